@@ -1,0 +1,89 @@
+# `make demo` and `make test` do all set-up themselves: a virtual environment in .venv,
+# made once and reused until pyproject.toml changes. `make PYTHON=... test` chooses the
+# interpreter, `make WORKERS=... test` the number of test processes.
+
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: demo test test-slow lint format typecheck bench clean
+
+PYTHON := python3.13 python3.12 python3.11 python3
+WORKERS := 2
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --max-worker-restart 0
+
+# What the caller's shell sets must not reach the environment that is built here.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONWARNINGS PYTHONOPTIMIZE VIRTUAL_ENV
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PIP_REQUIRE_VIRTUALENV PIP_PYTHON
+unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD MYPYPATH
+unexport JAX_ENABLE_X64 JAX_PLATFORMS XLA_FLAGS
+export PYTHONNOUSERSITE := 1
+
+demo: .venv/.demo
+	$(BIN)/python examples/train_digits.py
+
+test test-slow: export TENFERRO_BACKENDS := cpu,fake
+test test-slow: export JAX_PLATFORMS := cpu
+test test-slow bench: export OPENBLAS_NUM_THREADS := 1
+test test-slow bench: export OMP_NUM_THREADS := 1
+test test-slow bench: export MKL_NUM_THREADS := 1
+
+test: lint typecheck
+	$(PYTEST)
+
+test-slow: .venv/.test
+	$(PYTEST) -m "slow and not shared"
+
+lint: .venv/.test
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+format: .venv/.test
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+typecheck: .venv/.test
+	$(BIN)/python -m mypy --strict
+
+bench: .venv/.bench
+	$(BIN)/python benchmarks/eager.py
+
+clean:
+	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp says which extras are installed; all of them include what the demo needs.
+.venv/.demo: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [examples] into .venv"
+	@$(PIP) install --editable '.[examples]'
+	@touch $@
+
+.venv/.test: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [test,examples,dev] into .venv"
+	@$(PIP) install --editable '.[test,examples,dev]'
+	@touch .venv/.demo $@
+
+.venv/.bench: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [reference,examples] into .venv (PyTorch is large)"
+	@$(PIP) install --editable '.[reference,examples]'
+	@touch .venv/.demo $@
+
+# An environment that was moved, or whose interpreter went away, is made again.
+ifneq ($(shell test "`cat .venv/.made 2>&1`" = "`pwd -P`" && .venv/bin/python -c '' 2>&1 \
+	&& echo usable),usable)
+.PHONY: .venv/.made
+endif
+
+.venv/.made:
+	@rm -rf .venv
+	@for python in $(PYTHON); do \
+	    if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	        >/dev/null 2>&1; then \
+	        echo "Making .venv with `"$$python" --version`"; \
+	        "$$python" -m venv .venv && pwd -P >$@ && exit 0; \
+	        exit 1; \
+	    fi; \
+	done; \
+	echo "No Python 3.11 or newer with its venv module was found; tried: $(PYTHON)." >&2; \
+	echo "Install one (Debian, Ubuntu: python3-venv), or name it: make PYTHON=/path/to/python" >&2; \
+	exit 1
