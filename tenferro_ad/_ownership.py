@@ -99,6 +99,13 @@ class Releasable(Protocol):
     def _release(self) -> None: ...
 
 
+class Spanned(Protocol):
+    """What a refused borrow names: only its identity goes into the error."""
+
+    @property
+    def span(self) -> object: ...
+
+
 T = TypeVar("T", bound=Releasable)
 
 
@@ -241,7 +248,7 @@ class Borrow:
             return "exclusive"
         return "shared" if self._readers else None
 
-    def acquire_shared(self, operation: str, span: object | None = None) -> None:
+    def acquire_shared(self, operation: str, of: Spanned | None = None) -> None:
         """Open one shared borrow.
 
         Raises:
@@ -255,13 +262,13 @@ class Borrow:
                 requested="shared",
                 outstanding="exclusive",
                 count=len(self._writers) + 1,
-                span=span,
+                span=None if of is None else of.span,
             )
 
     def acquire_exclusive(
         self,
         operation: str,
-        span: object | None = None,
+        of: Spanned | None = None,
         requested: Literal["exclusive", "owning"] = "exclusive",
     ) -> None:
         """Take the one exclusive borrow.
@@ -277,7 +284,7 @@ class Borrow:
                 requested=requested,
                 outstanding="exclusive",
                 count=len(self._writers) + 1,
-                span=span,
+                span=None if of is None else of.span,
             ) from None
         readers = len(self._readers)
         if readers:
@@ -287,7 +294,7 @@ class Borrow:
                 requested=requested,
                 outstanding="shared",
                 count=readers,
-                span=span,
+                span=None if of is None else of.span,
             )
 
     def retain(self, kind: BorrowKind) -> None:

@@ -2,9 +2,9 @@
 
 An error is raised only when nothing happened; once work may have started, the answer
 is an outcome value instead. Each class also subclasses the builtin that a caller would
-already catch, stores its facts as typed fields, and builds its text from them: one
-sentence with what was asked and found, one with the next step, names in backquotes. No
-field and no text shows a memory address.
+already catch. A class states its facts as typed fields, given by keyword, and its text
+is built from them: one sentence with what was asked and found, one with the next step,
+names in backquotes. No field and no text shows a memory address.
 
 Classes with `recovered` carry the very object that the failed call used up, still
 usable. They hold no other tensor. A pickled or copied error keeps its text and plain
@@ -14,75 +14,89 @@ traceback, and with it the frames' variables: drop it before testing for uniquen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import inspect
+from typing import Any, ClassVar, dataclass_transform
 
 
-def _as_sentence(text: str) -> str:
-    stripped = text.strip()
-    if not stripped:
-        return ""
-    ended = stripped if stripped.endswith((".", "!", "?")) else stripped + "."
-    return ended[0].upper() + ended[1:]
+def _sentence(text: str) -> str:
+    text = text.strip()
+    ended = text if not text or text.endswith((".", "!", "?")) else text + "."
+    return ended[:1].upper() + ended[1:]
 
 
-def _rebuild(
-    kind: type[TenferroError], text: str, fields: dict[str, Any]
-) -> TenferroError:
+def _rebuild(kind: type[TenferroError], text: str, facts: dict[str, Any]) -> Any:
     error = kind.__new__(kind, text)
     error.args = (text,)
-    error.__dict__.update(fields)
+    error.__dict__.update(facts)
     return error
 
 
-class TenferroError(Exception):
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class _Fields(Exception):
+    """Keyword-only fields from annotations; a class attribute is a field's default."""
+
+    _names: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = {
+            name
+            for name, kind in inspect.get_annotations(cls).items()
+            if not str(kind).startswith("ClassVar")
+        }
+        inherited = (base.__dict__.get("_names", frozenset()) for base in cls.__mro__)
+        cls._names = frozenset(own).union(*inherited)
+
+    def __init__(self, **facts: Any) -> None:
+        unknown = facts.keys() - self._names
+        missing = {n for n in self._names - facts.keys() if not hasattr(type(self), n)}
+        if unknown or missing:
+            raise TypeError(
+                f"`{type(self).__name__}` got unknown fields {sorted(unknown)} and "
+                f"misses {sorted(missing)}. Its fields are {sorted(self._names)}."
+            )
+        for name in self._names:
+            setattr(self, name, facts.get(name, getattr(type(self), name, None)))
+
+
+class TenferroError(_Fields):
     """Root of every error of this package.
 
-    Args:
+    Attributes:
         operation: Public name of the call that failed.
         found: What was found, as a phrase ("shape (3, 4)").
         fix: What to do next, as an imperative.
-        argument: Name of the argument at fault.
+        argument: Name of the argument at fault, if one is.
         span: Identity of the bytes concerned (an `AllocationSpan`), never an address.
     """
 
     operation: str
-    found: str
-    fix: str
-    argument: str | None
-    span: object | None
+    found: str = ""
+    fix: str = ""
+    argument: str | None = None
+    span: object | None = None
 
+    # Texts for classes whose fields say everything; `{name}` stands for a field.
+    _found: ClassVar[str] = "an unusable value"
+    _fix: ClassVar[str] = ""
     _prefix: ClassVar[str] = "found "
     _carried: ClassVar[tuple[str, ...]] = ("recovered", "cause")
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        fix: str,
-        argument: str | None = None,
-        span: object | None = None,
-    ) -> None:
-        self.operation = operation
-        self.found = found
-        self.fix = fix
-        self.argument = argument
-        self.span = span
-        on = f" refused `{argument}`" if argument is not None else " was refused"
-        where = f" ({span})" if span is not None else ""
-        asked = f"`{operation}`{on}: {self._prefix}{found.rstrip('.')}{where}."
-        super().__init__(f"{asked} {_as_sentence(fix)}".rstrip())
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        self.found = self.found or self._found.format_map(self.__dict__)
+        self.fix = self.fix or self._fix.format_map(self.__dict__)
+        on = "was refused" if self.argument is None else f"refused `{self.argument}`"
+        where = "" if self.span is None else f" ({self.span})"
+        asked = f"`{self.operation}` {on}: {self._prefix}{self.found.rstrip('.')}"
+        self.args = (f"{asked}{where}. {_sentence(self.fix)}".rstrip(),)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {k: v for k, v in self.__dict__.items() if k not in self._carried}
-        for name in self._carried:
-            if name in self.__dict__:
-                fields[name] = None
-        return (_rebuild, (type(self), str(self), fields))
+        facts = {k: None if k in self._carried else v for k, v in vars(self).items()}
+        return (_rebuild, (type(self), str(self), facts))
 
 
 # ---- ownership: your code used authority it no longer has
@@ -95,137 +109,64 @@ class OwnershipError(TenferroError, RuntimeError):
 
 
 class UseAfterMoveError(OwnershipError):
-    """The receiver was moved by an earlier call.
-
-    Args:
-        kind: Class name of the receiver.
-        consumed_by: Operation that moved it.
-    """
+    """The receiver, a `kind`, was moved by the earlier call `consumed_by`."""
 
     kind: str
     consumed_by: str
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        kind: str,
-        consumed_by: str,
-        span: object | None = None,
-    ) -> None:
-        self.kind = kind
-        self.consumed_by = consumed_by
-        super().__init__(
-            operation=operation,
-            found=f"this `{kind}` was already moved by `{consumed_by}`",
-            fix=f"use what `{consumed_by}` returned, or `duplicate()` before moving",
-            span=span,
-        )
+    _found = "this `{kind}` was already moved by `{consumed_by}`"
+    _fix = "use what `{consumed_by}` returned, or `duplicate()` before moving"
 
 
 class BorrowConflictError(OwnershipError):
     """Another borrow is outstanding, so nothing was changed.
 
-    Args:
-        requested: Kind of borrow asked for: "shared", "exclusive" or "owning".
+    Attributes:
+        requested: Capability asked for: "shared", "exclusive" or "owning".
         outstanding: Kind of the borrow in the way: "shared" or "exclusive".
-        count: How many such borrows are open.
+        count: How many holders that borrow has.
     """
 
     requested: str
     outstanding: str
-    count: int
+    count: int = 1
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        requested: str,
-        outstanding: str,
-        count: int = 1,
-        span: object | None = None,
-    ) -> None:
-        self.requested = requested
-        self.outstanding = outstanding
-        self.count = count
-        plural = "borrow is" if count == 1 else "borrows are"
-        super().__init__(
-            operation=operation,
-            found=(
-                f"it needs the {requested} capability, but {count} {outstanding} "
-                f"{plural} outstanding"
-            ),
-            fix=(
-                "end that borrow first: leave its `with` block, call `close()`, or "
-                "drop the array that it handed out"
-            ),
-            span=span,
-        )
+    _found = (
+        "it needs the {requested} capability, but there are outstanding {outstanding} "
+        "borrows (holders: {count})"
+    )
+    _fix = (
+        "end that borrow first: leave its `with` block, call `close()`, or drop the "
+        "array that it handed out"
+    )
 
 
 class ExpiredCapabilityError(OwnershipError):
-    """A view or guard was used after its borrow ended.
-
-    Args:
-        kind: Class name of the expired object.
-        ended_by: What ended its borrow.
-    """
+    """A view or guard, a `kind`, was used after its borrow ended with `ended_by`."""
 
     kind: str
-    ended_by: str
+    ended_by: str = "close"
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        kind: str,
-        ended_by: str = "close",
-        span: object | None = None,
-    ) -> None:
-        self.kind = kind
-        self.ended_by = ended_by
-        super().__init__(
-            operation=operation,
-            found=f"this `{kind}` expired with `{ended_by}`",
-            fix="take a new view from the owner",
-            span=span,
-        )
+    _found = "the borrow of this `{kind}` ended with `{ended_by}`"
+    _fix = "take a new view from the owner"
 
 
 class NotCloneableError(OwnershipError, TypeError):
-    """An owner or capability cannot be copied, deep-copied or pickled.
-
-    Args:
-        kind: Class name of the object.
-    """
+    """An owner or capability cannot be copied, deep-copied or pickled."""
 
     kind: str
 
-    def __init__(self, *, operation: str, kind: str) -> None:
-        self.kind = kind
-        super().__init__(
-            operation=operation,
-            found=f"a `{kind}` is unique and is moved, never copied",
-            fix="copy the bytes with `duplicate()` or hand the object over",
-        )
+    _found = "a `{kind}` is unique and is moved, never copied"
+    _fix = "copy the bytes with `duplicate()`, or hand the object over"
 
 
 class NotConstructibleError(OwnershipError, TypeError):
-    """A class of this package is made only by its own methods.
-
-    Args:
-        kind: Class name.
-    """
+    """A `kind` is made only by methods of this package."""
 
     kind: str
 
-    def __init__(self, *, operation: str, kind: str, fix: str, found: str = "") -> None:
-        self.kind = kind
-        super().__init__(
-            operation=operation,
-            found=found or f"`{kind}` has no public constructor",
-            fix=fix,
-        )
+    _found = "`{kind}` has no public constructor"
+    _fix = "use the function or method that returns one"
 
 
 # ---- arguments
@@ -258,18 +199,10 @@ class TracedConversionError(TenferroError, TypeError):
 class ImmutableTensorError(TenferroError, TypeError):
     """An eager tensor was assigned to."""
 
-    def __init__(
-        self,
-        *,
-        operation: str = "__setitem__",
-        found: str = "eager tensors are immutable",
-        fix: str = "write `y = x.at[i].set(v)` instead of `x[i] = v`",
-        argument: str | None = None,
-        span: object | None = None,
-    ) -> None:
-        super().__init__(
-            operation=operation, found=found, fix=fix, argument=argument, span=span
-        )
+    operation: str = "__setitem__"
+
+    _found = "an assignment to an eager tensor, which is immutable"
+    _fix = "write `y = x.at[i].set(v)` instead of `x[i] = v`"
 
 
 # ---- layout: this descriptor can never be valid
@@ -278,7 +211,7 @@ class ImmutableTensorError(TenferroError, TypeError):
 class LayoutError(TenferroError, ValueError):
     """A descriptor breaks an invariant of its layout, span, dtype or provider.
 
-    Args:
+    Attributes:
         field: The fact at fault ("shape", "strides", "offset", "byte_range", "dtype",
             "alignment", "provider", "injectivity").
         requested: The requested value.
@@ -289,26 +222,8 @@ class LayoutError(TenferroError, ValueError):
     requested: object
     limit: object
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        field: str,
-        requested: object,
-        limit: object,
-        fix: str = "",
-        span: object | None = None,
-    ) -> None:
-        self.field = field
-        self.requested = requested
-        self.limit = limit
-        super().__init__(
-            operation=operation,
-            argument=field,
-            found=f"{requested}, limit {limit}",
-            fix=fix or f"give a `{field}` within {limit}",
-            span=span,
-        )
+    _found = "{field} {requested}, where the limit is {limit}"
+    _fix = "give a `{field}` within that limit"
 
 
 # ---- access and binding: the provider could not do it now
@@ -317,23 +232,10 @@ class LayoutError(TenferroError, ValueError):
 class AccessError(TenferroError, RuntimeError):
     """Preparing an access failed; `recovered` is the unchanged pairing or view."""
 
-    _prefix = ""
-    recovered: Any
+    recovered: Any = None
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        fix: str = "use the recovered object again or give it up",
-        recovered: Any = None,
-        argument: str | None = None,
-        span: object | None = None,
-    ) -> None:
-        self.recovered = recovered
-        super().__init__(
-            operation=operation, found=found, fix=fix, argument=argument, span=span
-        )
+    _prefix = ""
+    _fix = "use the recovered object again, or give it up"
 
 
 class BindError(AccessError):
@@ -346,97 +248,80 @@ class BindError(AccessError):
 class GroupError(TenferroError):
     """A group or bundle refused and is unchanged.
 
-    Args:
-        reason: Short machine-readable cause.
+    Attributes:
         slots: Positions of the slots concerned.
+        reason: Short machine-readable cause.
         recovered: What a consuming call hands back, else None.
     """
 
+    slots: tuple[int, ...] = ()
+    reason: str = "refused"
+    recovered: Any = None
+
     _prefix = ""
-    _default_reason: ClassVar[str] = "refused"
-    _default_fix: ClassVar[str] = "ask for a slot that this group offers"
-
-    reason: str
-    slots: tuple[int, ...]
-    recovered: Any
-
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        slots: Sequence[int] = (),
-        reason: str | None = None,
-        fix: str | None = None,
-        recovered: Any = None,
-        argument: str | None = None,
-        span: object | None = None,
-    ) -> None:
-        self.reason = self._default_reason if reason is None else reason
-        self.slots = tuple(slots)
-        self.recovered = recovered
-        super().__init__(
-            operation=operation,
-            found=found,
-            fix=self._default_fix if fix is None else fix,
-            argument=argument,
-            span=span,
-        )
+    _fix = "ask for a slot that this group offers"
 
 
 class InvalidSlotError(GroupError, LookupError):
     """The slot is vacant, out of range, or belongs to another group."""
 
-    _default_reason = "invalid-slot"
-    _default_fix = "use a slot that this group returned and still occupies"
+    reason: str = "invalid-slot"
+
+    _fix = "use a slot that this group returned and still occupies"
 
 
 class GroupConstructionError(GroupError, ValueError):
     """A group could not be built; `recovered` is the tuple of all given owners."""
 
-    _default_reason = "invariant"
-    _default_fix = "correct the owners or descriptors and build again"
+    reason: str = "invariant"
+
+    _fix = "correct the owners or descriptors and build again"
 
 
 class DisjointViewError(GroupError, ValueError):
     """The requested mutable views cannot be handed out together."""
 
-    _default_reason = "not-disjoint"
-    _default_fix = "request slots whose bytes are separate"
+    reason: str = "not-disjoint"
+
+    _fix = "request slots whose bytes are separate"
 
 
 class NonInjectiveError(DisjointViewError):
     """A requested layout writes one byte through two elements."""
 
-    _default_reason = "non-injective"
-    _default_fix = "write through a layout whose elements are all distinct"
+    reason: str = "non-injective"
+
+    _fix = "write through a layout whose elements are all distinct"
 
 
 class OverlapError(DisjointViewError):
     """Two requested layouts, or two owners, share bytes."""
 
-    _default_reason = "overlap"
+    reason: str = "overlap"
 
 
 class NotProvablyDisjointError(DisjointViewError):
     """Byte envelopes overlap, and elements are never enumerated to do better."""
 
-    _default_reason = "not-provably-disjoint"
-    _default_fix = "request layouts whose byte envelopes are separate"
+    reason: str = "not-provably-disjoint"
+
+    _fix = "request layouts whose byte envelopes are separate"
 
 
 class ExtractError(GroupError):
     """The value cannot be moved out; a consuming call puts the group in `recovered`."""
 
-    _default_reason = "aliased-allocation"
-    _default_fix = "remove the other descriptors of that allocation first"
+    reason: str = "aliased-allocation"
+
+    _fix = "remove the other descriptors of that allocation first"
 
 
 class InvalidExtractSlotError(ExtractError, InvalidSlotError):
     """Extraction named a vacant, unknown or foreign slot."""
 
-    _default_reason = "invalid-slot"
-    _default_fix = "use a slot that this group returned and still occupies"
+    reason: str = "invalid-slot"
+
+    _fix = "use a slot that this group returned and still occupies"
 
 
 # ---- moving a value out of a handle
@@ -445,23 +330,11 @@ class InvalidExtractSlotError(ExtractError, InvalidSlotError):
 class IntoValueError(TenferroError, RuntimeError):
     """A handle could not give up its value; `recovered` is the same usable handle."""
 
-    _prefix = ""
-    recovered: Any
-    cause: Any
+    recovered: Any = None
+    cause: Any = None
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        fix: str = "drop the other holders, or use `duplicate_value()`",
-        recovered: Any = None,
-        cause: Any = None,
-        span: object | None = None,
-    ) -> None:
-        self.recovered = recovered
-        self.cause = cause
-        super().__init__(operation=operation, found=found, fix=fix, span=span)
+    _prefix = ""
+    _fix = "drop the other holders, or use `duplicate_value()`"
 
 
 class NotUniqueError(IntoValueError):
@@ -496,23 +369,11 @@ class CompletionError(TenferroError, RuntimeError):
 class _Rejection(TenferroError, RuntimeError):
     """Shared shape of the rejections: a cause, and the exact inputs."""
 
-    _prefix = ""
-    recovered: Any
-    cause: Any
+    recovered: Any = None
+    cause: Any = None
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        fix: str = "correct the cause and submit the recovered inputs again",
-        recovered: Any = None,
-        cause: Any = None,
-        argument: str | None = None,
-    ) -> None:
-        self.recovered = recovered
-        self.cause = cause
-        super().__init__(operation=operation, found=found, fix=fix, argument=argument)
+    _prefix = ""
+    _fix = "correct the cause and use the recovered object again"
 
     def into_parts(self) -> tuple[Any, Any]:
         """Return the cause and the exact inputs; the error keeps neither afterwards."""
@@ -550,106 +411,49 @@ class ScopedOutputExtractError(_Rejection):
 
 
 class AllocationLimitError(TenferroError, MemoryError):
-    """A provider refused an allocation before anything happened.
+    """The provider of `engine` refused `nbytes` before anything happened."""
 
-    Args:
-        engine: Engine or device name.
-        nbytes: Requested bytes.
-        limit: Largest number of bytes it would give, if known.
-    """
-
-    _prefix = ""
     engine: str
     nbytes: int
-    limit: int | None
+    limit: int | None = None
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        engine: str,
-        nbytes: int,
-        limit: int | None = None,
-        fix: str = "free values, or choose a larger limit or a smaller problem",
-    ) -> None:
-        self.engine = engine
-        self.nbytes = nbytes
-        self.limit = limit
-        bound = "" if limit is None else f" with a limit of {limit}"
-        super().__init__(
-            operation=operation,
-            found=f"`{engine}` cannot give {nbytes} bytes{bound}",
-            fix=fix,
-        )
+    _prefix = ""
+    _found = "`{engine}` cannot give {nbytes} bytes (limit: {limit})"
+    _fix = "free values, or choose a larger limit or a smaller problem"
 
 
 class EngineLostError(TenferroError, RuntimeError):
-    """An engine is gone and accepts nothing more.
+    """The engine is gone and accepts nothing more."""
 
-    Args:
-        engine: Engine or device name.
-    """
-
-    _prefix = ""
     engine: str
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        engine: str,
-        found: str = "",
-        fix: str = "open a new engine and move the surviving values to it",
-    ) -> None:
-        self.engine = engine
-        super().__init__(
-            operation=operation, found=found or f"engine `{engine}` is lost", fix=fix
-        )
+    _prefix = ""
+    _found = "engine `{engine}` is lost"
+    _fix = "open a new engine and move the surviving values to it"
 
 
 class UnsupportedError(TenferroError, NotImplementedError):
-    """This backend does not offer the operation.
+    """The backend does not offer the operation `op`."""
 
-    Args:
-        op: Operation name.
-        backend: Backend name.
-    """
-
-    _prefix = ""
     op: str
     backend: str
+    operation: str = ""
 
-    def __init__(
-        self,
-        *,
-        op: str,
-        backend: str,
-        found: str = "",
-        fix: str = "use a backend that offers it",
-        operation: str | None = None,
-    ) -> None:
-        self.op = op
-        self.backend = backend
-        super().__init__(
-            operation=operation or op,
-            found=found or f"backend `{backend}` does not offer `{op}`",
-            fix=fix,
-        )
+    _prefix = ""
+    _found = "backend `{backend}` does not offer `{op}`"
+    _fix = "use a backend that offers it"
+
+    def __init__(self, **facts: Any) -> None:
+        facts.setdefault("operation", facts.get("op", ""))
+        super().__init__(**facts)
 
 
 class ForkedProcessError(TenferroError, RuntimeError):
     """The package was used in a forked child process."""
 
     _prefix = ""
-
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str = "this process was forked from one that used the package",
-        fix: str = "start workers with the `spawn` method",
-    ) -> None:
-        super().__init__(operation=operation, found=found, fix=fix)
+    _found = "this process was forked from one that used the package"
+    _fix = "start workers with the `spawn` method"
 
 
 # ---- promises about memory and recompute
@@ -658,43 +462,33 @@ class ForkedProcessError(TenferroError, RuntimeError):
 class PromiseError(TenferroError):
     """A promise about memory or recompute does not hold.
 
-    Args:
+    Attributes:
         expected: What was promised.
         seen: What was seen.
         first: First operation that differs.
         minimum: Smallest value that would hold.
     """
 
-    _prefix = ""
-    expected: object
-    seen: object
-    first: str | None
-    minimum: int | None
+    expected: object = None
+    seen: object = None
+    first: str | None = None
+    minimum: int | None = None
 
-    def __init__(
-        self,
-        *,
-        operation: str,
-        found: str,
-        fix: str,
-        expected: object = None,
-        seen: object = None,
-        first: str | None = None,
-        minimum: int | None = None,
-    ) -> None:
-        self.expected = expected
-        self.seen = seen
-        self.first = first
-        self.minimum = minimum
-        super().__init__(operation=operation, found=found, fix=fix)
+    _prefix = ""
 
 
 class ForbiddenEventError(PromiseError, RuntimeError):
-    """A ledger event happened that an enclosing `forbid` excludes."""
+    """A ledger event would have happened that an enclosing `forbid` excludes."""
 
 
 class LedgerMismatchError(PromiseError, AssertionError):
-    """A ledger's events differ from the expected ones."""
+    """A ledger's events differ from the expected ones; the text is the whole report."""
+
+    operation: str = "expect"
+
+    def __init__(self, report: str, **facts: Any) -> None:
+        super().__init__(**facts)
+        self.args = (report,)
 
 
 class CheckpointMismatchError(PromiseError, RuntimeError):
@@ -742,19 +536,10 @@ class NotALeafError(GradientError, KeyError):
 
 
 class InternalError(TenferroError, RuntimeError):
-    """An invariant of this package does not hold: please report it.
+    """An invariant of this package does not hold: please report it."""
 
-    Args:
-        invariant: The invariant that failed.
-    """
+    invariant: str = ""
 
     _prefix = ""
-    invariant: str
-
-    def __init__(self, *, operation: str, invariant: str) -> None:
-        self.invariant = invariant
-        super().__init__(
-            operation=operation,
-            found=f"the invariant `{invariant}` does not hold",
-            fix="report this as a bug of tenferro_ad",
-        )
+    _found = "the invariant `{invariant}` does not hold"
+    _fix = "report this as a bug of tenferro_ad"

@@ -1,0 +1,111 @@
+"""Who may touch which bytes: the host ownership kernel (contract G1, G2)."""
+
+from ._access import (
+    AccessTarget,
+    CheckedRead,
+    CheckedWrite,
+    PreparedDeviceRead,
+    PreparedDeviceWrite,
+    PreparedRead,
+    PreparedWrite,
+    prepare_read,
+    prepare_write,
+)
+from ._capability import StorageMut, StorageRef
+from ._descriptor import (
+    CheckedDescriptor,
+    CheckedInjectiveDescriptor,
+    RootBoundSpan,
+)
+from ._door import adopt, allocate, duplicate, overwrite, transfer
+from ._group import AllocationGroup
+from ._guard import HostReadGuard, HostWriteGuard
+from ._layout import (
+    CheckedInjectiveStrided,
+    CheckedLayout,
+    CheckedStrided,
+    Contiguous,
+    WriteInjectivityProof,
+    validations,
+)
+from ._provider import Provider, ProviderContext
+from ._record import POOLED_FROM, RetentionContainer, ValueRecord, record_of
+from ._root import (
+    AllocationDiagnostics,
+    AllocationSpan,
+    OwnedSpanClaim,
+    OwnedStorage,
+    RootResource,
+)
+from ._slots import DescriptorRecord, DescriptorRequest, DescriptorSlot
+from ._tensor import Tensor
+from ._traversal import (
+    PreparedContiguousRead,
+    PreparedContiguousWrite,
+    PreparedHostRead,
+    PreparedHostWrite,
+    PreparedStridedRead,
+    PreparedStridedWrite,
+)
+from ._view import TensorView
+from ._view_mut import TensorViewMut
+
+__all__ = [
+    # owners and their memory
+    "AllocationDiagnostics",
+    "AllocationSpan",
+    "OwnedSpanClaim",
+    "OwnedStorage",
+    "Provider",
+    "ProviderContext",
+    "RootResource",
+    # borrows
+    "StorageMut",
+    "StorageRef",
+    # descriptors
+    "CheckedDescriptor",
+    "CheckedInjectiveDescriptor",
+    "CheckedInjectiveStrided",
+    "CheckedLayout",
+    "CheckedStrided",
+    "Contiguous",
+    "RootBoundSpan",
+    "WriteInjectivityProof",
+    "validations",
+    # prepared access
+    "AccessTarget",
+    "CheckedRead",
+    "CheckedWrite",
+    "HostReadGuard",
+    "HostWriteGuard",
+    "PreparedContiguousRead",
+    "PreparedContiguousWrite",
+    "PreparedDeviceRead",
+    "PreparedDeviceWrite",
+    "PreparedHostRead",
+    "PreparedHostWrite",
+    "PreparedRead",
+    "PreparedStridedRead",
+    "PreparedStridedWrite",
+    "PreparedWrite",
+    "prepare_read",
+    "prepare_write",
+    # tensors and groups
+    "AllocationGroup",
+    "DescriptorRecord",
+    "DescriptorRequest",
+    "DescriptorSlot",
+    "Tensor",
+    "TensorView",
+    "TensorViewMut",
+    # records and doors
+    "POOLED_FROM",
+    "RetentionContainer",
+    "ValueRecord",
+    "adopt",
+    "allocate",
+    "duplicate",
+    "overwrite",
+    "record_of",
+    "transfer",
+]

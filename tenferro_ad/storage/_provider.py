@@ -1,0 +1,128 @@
+"""What storage needs of a device library: memory in, memory back, access when asked.
+
+A provider whose allocations are NumPy arrays needs no mapping hook, because its bytes
+are host bytes. Others offer `map_host`/`unmap_host` and `prepare_device`; what a
+provider lacks is refused with a typed error and never worked around.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Protocol, final
+
+import numpy as np
+
+from ..errors import UnsupportedError
+
+Buffer = Any
+"""A provider's allocation: a NumPy array on host providers, opaque elsewhere."""
+
+HostArray = np.ndarray[Any, np.dtype[Any]]
+AccessMode = Literal["read", "write"]
+
+
+class Provider(Protocol):
+    """Memory of one allocation domain."""
+
+    @property
+    def name(self) -> str:
+        """Name of the domain, used in texts and diagnostics."""
+        ...
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
+    ) -> Buffer:
+        """Return a fresh allocation; raise `AllocationLimitError` before anything."""
+        ...
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Take an allocation back, once, when nothing can reach it any more."""
+        ...
+
+
+class MappingProvider(Provider, Protocol):
+    """A provider whose bytes need work before they are host bytes."""
+
+    def map_host(self, buffer: Buffer, mode: AccessMode) -> HostArray:
+        """Wait and map, once; the array covers every byte of `buffer`."""
+        ...
+
+    def unmap_host(self, buffer: Buffer, mapped: HostArray, mode: AccessMode) -> None:
+        """Undo `map_host`, once."""
+        ...
+
+
+class DeviceProvider(Provider, Protocol):
+    """A provider that binds allocations to device work."""
+
+    def prepare_device(self, buffer: Buffer, mode: AccessMode) -> object:
+        """Return the provider's opaque binding state, once for each access."""
+        ...
+
+
+class AccountLike(Protocol):
+    """Who counted an allocation and hears of its release."""
+
+    def release(self, nbytes: int) -> None:
+        """Charge the release of `nbytes`."""
+        ...
+
+
+@final
+class HostMapping:
+    """One host mapping; the last holder of its `Shared` unmaps it."""
+
+    __slots__ = ("_buffer", "_mode", "_provider", "array")
+
+    def __init__(
+        self, provider: MappingProvider, buffer: Buffer, mode: AccessMode
+    ) -> None:
+        self._provider = provider
+        self._buffer = buffer
+        self._mode: Final = mode
+        self.array = provider.map_host(buffer, mode)
+
+    def _release(self) -> None:
+        self._provider.unmap_host(self._buffer, self.array, self._mode)
+
+
+@final
+class ProviderContext:
+    """The provider as roots keep it alive: one `Shared` of it in each root."""
+
+    __slots__ = ("_provider",)
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    @property
+    def provider(self) -> Any:
+        """The provider itself."""
+        return self._provider
+
+    @property
+    def name(self) -> str:
+        """Name of the allocation domain."""
+        return str(getattr(self._provider, "name", type(self._provider).__name__))
+
+    def needs_mapping(self) -> bool:
+        """Whether host access maps and unmaps."""
+        return hasattr(self._provider, "map_host")
+
+    def prepare_device(self, buffer: Buffer, mode: AccessMode) -> object:
+        """Ask the provider for its binding state.
+
+        Raises:
+            UnsupportedError: The provider binds no device work.
+        """
+        hook = getattr(self._provider, "prepare_device", None)
+        if hook is None:
+            raise UnsupportedError(
+                op="prepare_device",
+                backend=self.name,
+                fix="use the host access of this provider",
+            )
+        state: object = hook(buffer, mode)
+        return state
+
+    def _release(self) -> None:
+        """The context itself owns nothing; providers outlive the process's roots."""
