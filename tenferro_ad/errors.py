@@ -413,8 +413,8 @@ class ScopedOutputExtractError(_Rejection):
 class AllocationLimitError(TenferroError, MemoryError):
     """The provider of `engine` refused `nbytes` before anything happened."""
 
-    engine: str
-    nbytes: int
+    engine: str = ""
+    nbytes: int = 0
     limit: int | None = None
 
     _prefix = ""

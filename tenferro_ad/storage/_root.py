@@ -60,7 +60,14 @@ class AllocationDiagnostics:
 class RootResource:
     """One allocation of a provider; released exactly once, by its last `Shared`."""
 
-    __slots__ = ("account", "allocation", "capacity_bytes", "diagnostics", "provider")
+    __slots__ = (
+        "_context",
+        "account",
+        "allocation",
+        "capacity_bytes",
+        "diagnostics",
+        "provider",
+    )
 
     def __init__(
         self,
@@ -69,9 +76,10 @@ class RootResource:
         account: AccountLike | None,
     ) -> None:
         self.provider = provider
+        self._context = provider.value
         self.allocation = allocation
         self.capacity_bytes = int(allocation.nbytes)
-        self.diagnostics = AllocationDiagnostics(provider.value.name, next(_serials))
+        self.diagnostics = AllocationDiagnostics(self._context.name, next(_serials))
         self.account = account
 
     def _release(self) -> None:
@@ -83,15 +91,15 @@ class RootResource:
             return
         if account is not None:
             account.release(self.capacity_bytes)
-        self.provider.value.provider.give_back(allocation)
-        self.provider.release()
+        # Not through `self.provider`: in a collected cycle its finaliser may run first.
+        self._context.provider.give_back(allocation)
 
     def _take(self) -> tuple[Any, Buffer, AccountLike | None]:
         """Move the allocation out: the later `_release` finds nothing to do."""
         allocation, account = self.allocation, self.account
         self.allocation = None
         self.account = None
-        return self.provider.value.provider, allocation, account
+        return self._context.provider, allocation, account
 
 
 @final
