@@ -18,12 +18,7 @@ from typing import final
 
 from ..errors import NonInjectiveError, NotProvablyDisjointError, OverlapError
 from ._descriptor import CheckedDescriptor, CheckedInjectiveDescriptor
-from ._layout import (
-    Contiguous,
-    WriteInjectivityProof,
-    prove_injective,
-    validations,
-)
+from ._layout import WriteInjectivityProof, prove_injective, validations
 
 
 @final
@@ -109,7 +104,14 @@ def _listed(pairs: list[tuple[int, int]]) -> str:
 
 
 def _share_bytes(first: Request, second: Request) -> bool:
-    """Whether overlap is certain: no gaps in either, or one element in common."""
-    a, b = first.descriptor.layout, second.descriptor.layout
-    dense = isinstance(a, Contiguous) and isinstance(b, Contiguous)
-    return dense or a.offset == b.offset
+    """Whether overlap is certain: both ends of an envelope are always occupied bytes."""
+    a, b = first.descriptor, second.descriptor
+    return _occupies_end(a, b) or _occupies_end(b, a)
+
+
+def _occupies_end(a: CheckedDescriptor, b: CheckedDescriptor) -> bool:
+    """Whether `a` occupies an end of `b`: it has no gaps there, or has the same end."""
+    span, ends = a.span, (b.span.start, b.span.stop - 1)
+    if a.nbytes == len(span.byte_range):
+        return any(span.start <= end < span.stop for end in ends)
+    return span.start == ends[0] or span.stop - 1 == ends[1]

@@ -261,7 +261,7 @@ def test_after_a_failed_transition_ownership_is_returned_or_still_held(
     assert caught.value.recovered[0] is owners[0]
     assert caught.value.recovered[1] is owners[1]
     del caught
-    group, (slot,) = AllocationGroup.of_owners(
+    _kept, (slot,) = AllocationGroup.of_owners(
         owners, [DescriptorRequest((2,), np.float64)]
     )
     stranger, _ = kernel.group(np.zeros(1))

@@ -632,7 +632,7 @@ def test_row_host_access_ends_inside_the_call_that_used_it(kernel: Any) -> None:
         [kernel.mapped_storage(64)], [DescriptorRequest((8,), np.float64)]
     )
 
-    def total(fail: bool = False) -> float:
+    def total(group: AllocationGroup, fail: bool = False) -> float:
         prepared = group.view(slot).prepare_host()
         assert isinstance(prepared, PreparedContiguousRead)
         assert group._cell.outstanding == "shared"  # capability and borrow: the call
@@ -640,10 +640,10 @@ def test_row_host_access_ends_inside_the_call_that_used_it(kernel: Any) -> None:
             raise RuntimeError("inside")
         return float(prepared.as_slice().sum())
 
-    assert total() == 0.0
+    assert total(group) == 0.0
     assert kernel.mapped.maps == kernel.mapped.unmaps == 1  # synchronisation: over
     with pytest.raises(RuntimeError, match="inside") as caught:  # failure: after it
-        total(fail=True)
+        total(group, fail=True)
     del caught
     assert kernel.mapped.maps == kernel.mapped.unmaps == 2  # panic/drop: nothing left
     assert group._cell.outstanding is None
