@@ -244,5 +244,5 @@ def host_array(descriptor: CheckedDescriptor, mapped: HostArray) -> HostArray:
     if layout.size == 0:
         return np.empty(layout.shape, dtype)
     return np.ndarray(
-        layout.shape, dtype, flat_bytes(mapped).data, layout.offset, layout.strides
+        layout.shape, dtype, flat_bytes(mapped), layout.offset, layout.strides
     )

@@ -104,7 +104,7 @@ def _listed(pairs: list[tuple[int, int]]) -> str:
 
 
 def _share_bytes(first: Request, second: Request) -> bool:
-    """Whether overlap is certain: both ends of an envelope are always occupied bytes."""
+    """Whether overlap is certain: the ends of an envelope are occupied bytes."""
     a, b = first.descriptor, second.descriptor
     return _occupies_end(a, b) or _occupies_end(b, a)
 
