@@ -1,0 +1,4 @@
+"""Automatic differentiation that knows where every byte goes."""
+from ._ledger import ledger, forbid
+from .engine import *
+from .engine import HANDLES, EagerTensor, asarray, variable, Tape

@@ -1,0 +1,283 @@
+"""The CPU backend: NumPy memory, NumPy and SciPy kernels.
+
+One allocation domain. `small` and `allocate` are the hand-out: each call is one physical
+allocation. `small` is NumPy's own `empty` unless a limit is set, so that the hot path pays
+nothing for the seam; tests count calls by replacing both. Large buffers come from a pool
+and return to it, because fresh pages cost as much as the arithmetic that fills them; pool
+bytes are reported apart from live bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from .._ledger import BASE, State
+from ..errors import AllocationLimitError, InternalError, UnsupportedError
+from ..ops import Call, Elementwise, Library, Op, View, Write
+from ..storage import POOLED_FROM, ValueRecord, adopt, allocate, duplicate
+from ._numpy_printer import Printed, print_numpy
+
+Array = np.ndarray[Any, Any]
+_PAGE: Final = 4096
+
+
+@final
+class Plan:
+    """How one application runs: `execute(state, *records)` gives a record or a tuple.
+
+    Attributes:
+        call: the application (structure only, no values).
+        execute: allocates the outputs through the door and runs the kernel.
+        overwrite: the same, writing over the first operand; elementwise only.
+    """
+
+    __slots__ = ("call", "execute", "overwrite", "scratch_nbytes")
+
+    def __init__(
+        self,
+        call: Call,
+        execute: Callable[..., Any],
+        overwrite: Callable[..., None] | None = None,
+        scratch_nbytes: int = 0,
+    ) -> None:
+        self.call = call
+        self.execute = execute
+        self.overwrite = overwrite
+        self.scratch_nbytes = scratch_nbytes
+
+
+@final
+class CpuDevice:
+    """Host memory and kernels. `name` is a discovery name; compare devices by identity."""
+
+    def __init__(self, name: str = "cpu") -> None:
+        self.name = name
+        # Hand-out below `POOLED_FROM` bytes: `small(shape, dtype)`.
+        self.small: Callable[[tuple[int, ...], Any], Array] = np.empty
+        self.pool_limit = 1 << 31
+        self.pool_bytes = 0
+        self._limit: int | None = None
+        self._pool: dict[int, list[Array]] = {}
+
+    def __repr__(self) -> str:
+        return f"device({self.name!r})"
+
+    # -- memory -------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> int | None:
+        """Most live bytes that `allocate` will hand out, or None."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, nbytes: int | None) -> None:
+        self._limit = nbytes
+        self.small = np.empty if nbytes is None else self._limited
+
+    def _limited(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        self._check_limit(math.prod(shape) * dtype.itemsize)
+        return np.empty(shape, dtype)
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any, nbytes: int) -> Array:
+        """Unwritten memory for one root, from the pool if it has some.
+
+        Raises:
+            AllocationLimitError: `limit` would be passed; nothing happened.
+        """
+        if self._limit is not None:
+            self._check_limit(nbytes)
+        size = -(-nbytes // _PAGE) * _PAGE
+        held = self._pool.get(size)
+        if held:
+            try:
+                raw = held.pop()
+            except IndexError:
+                raw = np.empty(size, np.uint8)
+            else:
+                self.pool_bytes -= size
+        else:
+            raw = np.empty(size, np.uint8)
+        return np.ndarray(shape, dtype, raw)
+
+    def adopted(self, nbytes: int) -> None:
+        """A library call allocated `nbytes` for a root: seen here like a hand-out."""
+        if self._limit is not None:
+            self._check_limit(nbytes)
+
+    def give_back(self, buffer: Array) -> None:
+        """A released root of at least `POOLED_FROM` bytes returns to the pool."""
+        raw = buffer.base if buffer.base is not None else buffer
+        if raw.dtype != np.uint8 or raw.ndim != 1 or raw.nbytes % _PAGE:
+            return  # adopted from a library: its own allocator takes it back
+        if self.pool_bytes + raw.nbytes > self.pool_limit:
+            self.trim()
+        self._pool.setdefault(raw.nbytes, []).append(raw)
+        self.pool_bytes += raw.nbytes
+
+    def trim(self) -> None:
+        """Give the pool's memory back to the operating system."""
+        self._pool.clear()
+        self.pool_bytes = 0
+
+    def write(self, target: Array, source: Any) -> None:
+        """Copy host bytes into `target`; called by the copy doors only."""
+        np.copyto(target, source)
+
+    def _check_limit(self, nbytes: int) -> None:
+        assert self._limit is not None
+        if BASE.live_bytes + nbytes > self._limit:
+            raise AllocationLimitError(
+                operation="allocate",
+                argument="nbytes",
+                found=f"{nbytes} bytes with {BASE.live_bytes} live of {self._limit}",
+                fix="free values, checkpoint a region, or raise the limit",
+            )
+
+    # -- kernels ------------------------------------------------------------------------
+
+    def supports(self, op: Op) -> bool:
+        return isinstance(op.kernel, Elementwise | Write | View | Library)
+
+    def plan(self, op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
+        """Infer once, choose the kernel once; replays only follow the plan.
+
+        Raises:
+            what the row's `infer` raises for bad shapes, dtypes or parameters.
+        """
+        call = infer_call(op, ins, params, self)
+        kernel = op.kernel
+        match kernel:
+            case Elementwise():
+                return _plan_elementwise(call, kernel)
+            case Write():
+                return _plan_write(call, kernel)
+            case View():
+                return _plan_view(call, kernel)
+            case Library():
+                return _plan_library(call, kernel)
+        raise UnsupportedError(
+            operation=op.name,
+            argument="kernel",
+            found=f"kernel kind `{type(kernel).__name__}` on `{self.name}`",
+            fix="use another device for this operation",
+        )
+
+
+CPU: Final = CpuDevice()
+
+
+def infer_call(
+    op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...], device: Any
+) -> Call:
+    """Run the row's shape rule and intern the result avals."""
+    inferred = op.infer(*((ins,) if op.variadic else ins), *params)
+    if isinstance(inferred, list):
+        outs = tuple(aval_of(s, np.dtype(d), device) for s, d in inferred)
+    else:
+        shape, dtype = inferred
+        outs = (aval_of(tuple(shape), np.dtype(dtype), device),)
+    return Call(op, ins, outs, params)
+
+
+def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
+    kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in call.ins)
+    expr = call.op.expr_of(kinds)
+    printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
+    aval, name, run = call.out, call.op.name, printed.run
+    scratch = printed.scratch_nbytes(aval.size)
+    if scratch:
+        return Plan(call, _scratched(aval, name, run, scratch), printed.overwrite, scratch)
+    match len(call.ins):
+        case 1:
+
+            def execute(state: State, x: ValueRecord) -> ValueRecord:
+                record = allocate(state, aval, name)
+                run(x.array, record.array)
+                return record
+
+        case 2:
+
+            def execute(state: State, x: ValueRecord, y: ValueRecord) -> ValueRecord:  # type: ignore[misc]
+                record = allocate(state, aval, name)
+                run(x.array, y.array, record.array)
+                return record
+
+        case _:
+
+            def execute(state: State, *xs: ValueRecord) -> ValueRecord:  # type: ignore[misc]
+                record = allocate(state, aval, name)
+                run(*[x.array for x in xs], record.array)
+                return record
+
+    return Plan(call, execute, printed.overwrite)
+
+
+def _scratched(
+    aval: Aval, name: str, run: Callable[..., None], scratch: int
+) -> Callable[..., ValueRecord]:
+    def execute(state: State, *xs: ValueRecord) -> ValueRecord:
+        record = allocate(state, aval, name)
+        state.account.use_workspace(scratch)
+        run(*[x.array for x in xs], record.array)
+        return record
+
+    return execute
+
+
+def _plan_write(call: Call, kernel: Write) -> Plan:
+    outs, name, fn = call.outs, call.op.name, kernel.fn
+    scratch = kernel.scratch_nbytes(call)
+    single = len(outs) == 1
+
+    def execute(state: State, *xs: ValueRecord) -> Any:
+        records = [allocate(state, a, name) for a in outs]
+        if scratch:
+            state.account.use_workspace(scratch)
+        fn(call, [r.array for r in records], [x.array for x in xs])
+        return records[0] if single else tuple(records)
+
+    return Plan(call, execute, None, scratch)
+
+
+def _plan_view(call: Call, kernel: View) -> Plan:
+    aval, name, fn = call.out, call.op.name, kernel.fn
+
+    def execute(state: State, x: ValueRecord) -> ValueRecord:
+        array = fn(x.array, call)
+        if array is None:
+            # The strides cannot express it: the array API allows a copy here, and it is
+            # an explicit, recorded one.
+            base = duplicate(x.array, x.aval, name)
+            array = fn(base.array, call)
+            if array is None:
+                raise InternalError(
+                    operation=name,
+                    argument="kernel",
+                    found="a view that even contiguous memory cannot express",
+                    fix="declare the row as a kernel that writes",
+                )
+            return base.derive(array, aval)
+        return x.derive(array, aval)
+
+    return Plan(call, execute)
+
+
+def _plan_library(call: Call, kernel: Library) -> Plan:
+    outs, name, fn = call.outs, call.op.name, kernel.fn
+
+    def execute(state: State, *xs: ValueRecord) -> Any:
+        results = fn(call, *[x.array for x in xs])
+        if len(outs) == 1:
+            return adopt(state, results, outs[0], name)
+        return tuple(
+            adopt(state, r, a, name) for r, a in zip(results, outs, strict=True)
+        )
+
+    return Plan(call, execute)
+
+

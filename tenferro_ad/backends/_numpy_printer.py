@@ -1,0 +1,359 @@
+"""Prints scalar expressions as straight-line NumPy code.
+
+Each node becomes one ufunc call with a positional output; temporaries live in as few
+registers as the expression's liveness allows, and the output itself serves as a register.
+Large contiguous operands are walked in blocks, so that scratch stays small whatever the
+size (decision A4) and intermediate values stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import scipy.special
+
+from ..ops import Expr, node_dtype, topological
+
+Array = np.ndarray[Any, Any]
+Run = Callable[..., None]
+
+BLOCK: Final = 16_384  # elements: a few registers of this size stay in the L2 cache
+
+
+def _select(c: Array, a: Any, b: Any, out: Array) -> None:
+    if out is not b:
+        np.copyto(out, b)
+    np.copyto(out, a, where=c if c.dtype == np.bool_ else c.astype(np.bool_))
+
+
+def _clip(x: Any, lo: Any, hi: Any, out: Array) -> None:
+    np.maximum(x, lo, out)
+    np.minimum(out, hi, out)
+
+
+def _real(x: Array, out: Array) -> None:
+    np.copyto(out, x.real)
+
+
+def _imag(x: Array, out: Array) -> None:
+    np.copyto(out, x.imag)
+
+
+def _angle(x: Array, out: Array) -> None:
+    np.arctan2(x.imag, x.real, out)
+
+
+def _complex(x: Any, y: Any, out: Array) -> None:
+    np.copyto(out.real, x)
+    np.copyto(out.imag, y)
+
+
+def _relu(x: Array, out: Array) -> None:
+    np.maximum(x, x.dtype.type(0), out)
+
+
+def _softplus(x: Array, out: Array) -> None:
+    np.logaddexp(x.dtype.type(0), x, out)
+
+
+def _rsqrt(x: Array, out: Array) -> None:
+    np.sqrt(x, out)
+    np.reciprocal(out, out)
+
+
+def _szmul(a: Any, b: Any, out: Array) -> None:
+    np.multiply(a, b, out)
+    np.copyto(out, 0, where=np.equal(a, 0) | np.equal(b, 0))
+
+
+def _szfactor(a: Any, b: Any, out: Array) -> None:
+    np.copyto(out, b)
+    np.copyto(out, 0, where=np.equal(a, 0) & ~np.isfinite(b))
+
+
+def _szgate(a: Any, b: Any, c: Any, out: Array) -> None:
+    np.copyto(out, c)
+    np.copyto(out, 0, where=np.equal(a, 0) & ~np.isfinite(b))
+
+
+# name -> (function with positional output, whether the output may alias an operand)
+_FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
+    **{
+        ours: (getattr(np, theirs), True)
+        for ours, theirs in {
+            "add": "add",
+            "sub": "subtract",
+            "mul": "multiply",
+            "div": "true_divide",
+            "neg": "negative",
+            "reciprocal": "reciprocal",
+            "square": "square",
+            "pow": "power",
+            "floor_divide": "floor_divide",
+            "remainder": "remainder",
+            "log": "log",
+            "exp": "exp",
+            "expm1": "expm1",
+            "exp2": "exp2",
+            "log1p": "log1p",
+            "log2": "log2",
+            "log10": "log10",
+            "sqrt": "sqrt",
+            "cbrt": "cbrt",
+            "logaddexp": "logaddexp",
+            "sin": "sin",
+            "cos": "cos",
+            "tan": "tan",
+            "asin": "arcsin",
+            "acos": "arccos",
+            "atan": "arctan",
+            "atan2": "arctan2",
+            "sinh": "sinh",
+            "cosh": "cosh",
+            "tanh": "tanh",
+            "asinh": "arcsinh",
+            "acosh": "arccosh",
+            "atanh": "arctanh",
+            "hypot": "hypot",
+            "conj": "conjugate",
+            "abs": "absolute",
+            "sign": "sign",
+            "equal": "equal",
+            "not_equal": "not_equal",
+            "less": "less",
+            "less_equal": "less_equal",
+            "greater": "greater",
+            "greater_equal": "greater_equal",
+            "logical_and": "logical_and",
+            "logical_or": "logical_or",
+            "logical_xor": "logical_xor",
+            "logical_not": "logical_not",
+            "isfinite": "isfinite",
+            "isinf": "isinf",
+            "isnan": "isnan",
+            "signbit": "signbit",
+            "maximum": "maximum",
+            "minimum": "minimum",
+            "floor": "floor",
+            "ceil": "ceil",
+            "trunc": "trunc",
+            "round": "rint",
+            "bitwise_and": "bitwise_and",
+            "bitwise_or": "bitwise_or",
+            "bitwise_xor": "bitwise_xor",
+            "left_shift": "left_shift",
+            "right_shift": "right_shift",
+            "bitwise_invert": "invert",
+            "copysign": "copysign",
+        }.items()
+    },
+    "erf": (scipy.special.erf, True),
+    "erfc": (scipy.special.erfc, True),
+    "sigmoid": (scipy.special.expit, True),
+    "rsqrt": (_rsqrt, True),
+    "relu": (_relu, True),
+    "softplus": (_softplus, True),
+    "select": (_select, False),
+    "clip": (_clip, False),
+    "real": (_real, False),
+    "imag": (_imag, False),
+    "angle": (_angle, False),
+    "complex": (_complex, False),
+    "szmul": (_szmul, False),
+    "szfactor": (_szfactor, False),
+    "szgate": (_szgate, False),
+}
+# Rows whose value at points that a select leaves out is nobody's business.
+_QUIET: Final = frozenset({"select", "szmul", "szfactor", "szgate"})
+_EXACT: Final = frozenset(
+    "select equal not_equal less less_equal greater greater_equal logical_and "
+    "logical_or logical_xor logical_not neg maximum minimum sign abs relu".split()
+)
+
+
+class Printed:
+    """A compiled expression.
+
+    Attributes:
+        run: `run(*ins, out)`.
+        temps: dtypes of the scratch registers.
+        overwrite: `overwrite(*ins, out)` where `out` may be the first operand.
+    """
+
+    __slots__ = ("overwrite", "run", "temps")
+
+    def __init__(self, run: Run, overwrite: Run, temps: Sequence[np.dtype[Any]]) -> None:
+        self.run, self.overwrite, self.temps = run, overwrite, tuple(temps)
+
+    def scratch_nbytes(self, size: int) -> int:
+        """Scratch for contiguous operands of `size` elements."""
+        return sum(t.itemsize for t in self.temps) * min(size, BLOCK)
+
+
+def print_numpy(
+    expr: Expr, args: Sequence[str], dtypes: Sequence[np.dtype[Any]]
+) -> Printed:
+    """Compile `expr` for operands of the given dtypes.
+
+    Cost: one `exec` of a few lines; results are cached by the caller.
+    """
+    nodes = [n for n in topological(expr) if n.fn not in ("var", "const")]
+    of = dict(zip(args, dtypes, strict=True))
+    if not nodes:
+        return _copy_of(expr, args)
+    body, temps = _body(expr, nodes, args, of, aliased=False)
+    run = _blocked(body, temps, len(nodes))
+    if len(nodes) == 1 and _FUNCTIONS[nodes[0].fn][1]:
+        return Printed(run, run, temps)
+    body, more = _body(expr, nodes, args, of, aliased=True)
+    return Printed(run, _blocked(body, more, len(nodes)), temps)
+
+
+def _copy_of(expr: Expr, args: Sequence[str]) -> Printed:
+    if expr.fn == "const":
+        value = expr.value
+        run: Run = lambda *a: np.copyto(a[-1], value)  # noqa: E731
+    else:
+        at = list(args).index(expr.name)
+        run = lambda *a: np.copyto(a[-1], a[at])  # noqa: E731
+    return Printed(run, run, ())
+
+
+def _body(
+    expr: Expr,
+    nodes: list[Expr],
+    args: Sequence[str],
+    of: dict[str, np.dtype[Any]],
+    *,
+    aliased: bool,
+) -> tuple[Run, list[np.dtype[Any]]]:
+    """Straight-line code over registers; `aliased`: `out` may be the first operand, so it
+    is written only by the last step, or after the last read of that operand."""
+    dtypes: dict[Expr, Any] = {}
+    last: dict[Expr, int] = {}
+    for node in topological(expr):
+        if node.fn == "var":
+            dtypes[node] = of[node.name]
+        elif node.fn == "const":
+            dtypes[node] = node.value
+        else:
+            dtypes[node] = node_dtype(node, [dtypes[a] for a in node.args])
+    for i, node in enumerate(nodes):
+        for a in node.args:
+            last[a] = i
+    names: dict[Expr, str] = {}
+    space: dict[str, Any] = {"_errstate": np.errstate}
+    temps: list[np.dtype[Any]] = []
+    free: list[str] = []
+    register_dtype: dict[str, np.dtype[Any]] = {"out": dtypes[expr]}
+    first = {n for n in last if n.fn == "var" and n.name == args[0]}
+    out_from = max((last[n] for n in first), default=-1) if aliased else -1
+    if not aliased:
+        free.append("out")
+    lines: list[str] = []
+    moved = ""
+    for i, node in enumerate(nodes):
+        if aliased and i == out_from + 1 and i < len(nodes) - 1:
+            free.append("out")
+        fn, may_alias = _FUNCTIONS[node.fn]
+        space[f"f_{node.fn}"] = fn
+        dying = [a for a in dict.fromkeys(node.args) if last[a] == i and a in names]
+        if may_alias:
+            free.extend(names[a] for a in dying)
+        if node is expr and aliased and not may_alias and first & set(node.args):
+            # The function reads its operands again after its first write.
+            target = _take(free, register_dtype, temps, dtypes[node], "out")
+            moved = f"copyto(out, {target})"
+        elif node is expr:
+            target = "out"
+            if not may_alias and any(names.get(a) == "out" for a in node.args):
+                # The last step reads `out` as a register: move that value aside.
+                held = next(a for a in node.args if names.get(a) == "out")
+                spare = _take(free, register_dtype, temps, dtypes[held], "out")
+                lines.append(f"copyto({spare}, out)")
+                names[held] = spare
+        else:
+            target = _take(free, register_dtype, temps, dtypes[node], None)
+        if not may_alias:
+            free.extend(names[a] for a in dying)
+        operands = [
+            _operand(a, node, names, dtypes, space) for a in node.args
+        ]
+        lines.append(f"f_{node.fn}({', '.join(operands)}, {target})")
+        names[node] = target
+    if moved:
+        lines.append(moved)
+    fns = {n.fn for n in nodes}
+    if fns & _QUIET and fns - _EXACT:
+        lines = ["with _errstate(all='ignore'):", *("    " + line for line in lines)]
+    params = ", ".join([*(f"a_{a}" for a in args), "out"])
+    params += "".join(f", t{k}" for k in range(len(temps)))
+    source = f"def body({params}):\n" + "\n".join("    " + line for line in lines)
+    space["copyto"] = np.copyto
+    exec(source, space)
+    return space["body"], temps
+
+
+def _take(
+    free: list[str],
+    register_dtype: dict[str, np.dtype[Any]],
+    temps: list[np.dtype[Any]],
+    dtype: np.dtype[Any],
+    avoid: str | None,
+) -> str:
+    for name in reversed(free):
+        if register_dtype[name] == dtype and name != avoid:
+            free.remove(name)
+            return name
+    name = f"t{len(temps)}"
+    temps.append(dtype)
+    register_dtype[name] = dtype
+    return name
+
+
+def _operand(
+    a: Expr,
+    node: Expr,
+    names: dict[Expr, str],
+    dtypes: dict[Expr, Any],
+    space: dict[str, Any],
+) -> str:
+    if a.fn == "var":
+        return f"a_{a.name}"
+    if a.fn != "const":
+        return names[a]
+    others = [dtypes[o] for o in node.args if o.fn != "const"]
+    if node.fn == "select":
+        others = [dtypes[node]]
+    dtype = np.result_type(*others, a.value) if others else np.result_type(a.value)
+    if node.kind == "r" and dtype.kind in "iub":
+        dtype = np.result_type(dtype, dtypes[node])
+    name = f"c{len(space)}"
+    # A 0-d array of the right dtype saves NumPy the conversion of a Python number.
+    space[name] = np.asarray(a.value, dtype=dtype)
+    return name
+
+
+def _blocked(body: Run, temps: list[np.dtype[Any]], steps: int) -> Run:
+    if steps == 1 and not temps:
+        return body
+
+    def run(*operands: Array) -> None:
+        out = operands[-1]
+        size = out.size
+        if size > 2 * BLOCK and all(
+            a.flags.c_contiguous and a.shape == out.shape or a.size == 1
+            for a in operands
+        ):
+            flat = [a.reshape(-1) for a in operands]
+            scratch = [np.empty(BLOCK, t) for t in temps]
+            for at in range(0, size, BLOCK):
+                end = min(at + BLOCK, size)
+                parts = [a[at:end] if a.size != 1 else a for a in flat]
+                body(*parts, *(s[: end - at] for s in scratch))
+        else:
+            body(*operands, *[np.empty(out.shape, t) for t in temps])
+
+    return run

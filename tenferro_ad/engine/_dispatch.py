@@ -1,0 +1,367 @@
+"""The seam: every operation on handles passes `HANDLES`, and only there is it recorded.
+
+Each operation is bound once to a function that finds the plan, computes, and lets the
+recording levels of the current context note the equation. Levels form a chain from the
+innermost (`State.level`) outwards; a value carries one (recording, node) link for each
+level that tracks it, so nested derivatives never mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from .._ledger import STATE, State
+from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
+from ..ops import OPS, Call, Evaluator, Op
+from ..runtime import host_aval, plan_of, scalar_record
+from ..storage import ValueRecord, transfer
+from ..tape import Leaf, TapeRecord, hold
+from ._eager import EagerTensor
+
+Chain = Any  # (link, node, outer chain) or None
+
+
+class Level(Protocol):
+    """A recording level of the current context.
+
+    Attributes:
+        core: what handles link to; compares by identity.
+        outer: the next level out, or None.
+        watches: leaves (`ta.variable`) become nodes of this level when they are used.
+        opaque: levels outside see nothing of what happens inside (a checkpoint region).
+        records_all: equations without tracked inputs are recorded too.
+        is_simple: a tape with no level outside; the fast paths ask this.
+    """
+
+    core: Any
+    outer: Level | None
+    watches: bool
+    opaque: bool
+    records_all: bool
+    is_simple: bool
+
+    def note(
+        self,
+        call: Call,
+        nodes: list[int],
+        records: tuple[ValueRecord, ...],
+        chains: list[Chain],
+        outs: list[ValueRecord],
+        above: list[Chain],
+    ) -> list[int]:
+        """Record one equation; gives each output's node, or -1 where it is untracked.
+
+        `chains` and `above` are what the levels outside know of inputs and outputs.
+        """
+
+
+def chain_of(x: EagerTensor) -> Chain:
+    link = x._link
+    return None if link is None else (link, x._node, x._outer)
+
+
+def value_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
+    """A value as an outer level sees it: a held record, or a handle with its links."""
+    if bare:
+        return hold(record)
+    record.tokens.append(None)
+    if chain is None:
+        return EagerTensor(record, None, -1, None)
+    link, node, outer = chain
+    if link.live is not None:
+        link.keep(node)
+    while outer is not None:
+        outer[0].keep(outer[1])
+        outer = outer[2]
+    return EagerTensor(record, link, node, chain[2])
+
+
+def emit(
+    level: Any,
+    call: Call,
+    records: tuple[ValueRecord, ...],
+    chains: list[Chain],
+    outs: list[ValueRecord],
+) -> list[Chain]:
+    """Let every level note the equation, outermost first; gives the outputs' chains."""
+    if level is None:
+        for i, chain in enumerate(chains):
+            if chain is not None and chain[0].live is not None:
+                op = call.op
+                raise InactiveTapeError(
+                    operation=op.name,
+                    argument=op.args[0] if op.variadic else op.args[i],
+                    found="a value tracked by a tape that is not active here",
+                    fix="use it inside that tape's `with` block, finish with "
+                    "`tape.backward`, or take `ta.stop_gradient` of it",
+                )
+        return [None] * len(outs)
+    core = level.core
+    here: list[int] = []
+    rest: list[Chain] = []
+    for record, chain in zip(records, chains, strict=True):
+        if chain is None:
+            here.append(-1)
+            rest.append(None)
+        elif chain[0] is core:
+            here.append(chain[1])
+            rest.append(chain[2])
+        else:
+            leaf = level.watches and type(chain[0]) is Leaf
+            here.append(core.leaf(chain[0], record.aval) if leaf else -1)
+            rest.append(chain)
+    if level.opaque:
+        nodes = level.note(call, here, records, rest, outs, [None] * len(outs))
+        return [(core, n, None) for n in nodes]
+    above = emit(level.outer, call, records, rest, outs)
+    if all(n < 0 for n in here):
+        return above
+    nodes = level.note(call, here, records, rest, outs, above)
+    return [
+        (core, n, a) if n >= 0 else a for n, a in zip(nodes, above, strict=True)
+    ]
+
+
+def handles(outs: list[ValueRecord], chains: list[Chain]) -> list[EagerTensor]:
+    return [
+        EagerTensor(r, None, -1, None) if c is None else EagerTensor(r, *c)
+        for r, c in zip(outs, chains, strict=True)
+    ]
+
+
+def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """The general path: any operands, any levels."""
+    operands = as_handles(op, operands)
+    records = tuple([x.record for x in operands])
+    plan = plan_of(op, tuple([r.aval for r in records]), params)
+    state = STATE.get()
+    result = plan.execute(state, *records)
+    call = plan.call
+    outs = [result] if len(call.outs) == 1 else list(result)
+    level = state.level
+    chains = [chain_of(x) for x in operands]
+    if level is None or not level.records_all:
+        if all(c is None for c in chains) or not call.is_differentiable:
+            made = [EagerTensor(r, None, -1, None) for r in outs]
+            return made[0] if len(made) == 1 else tuple(made)
+    made = handles(outs, emit(level, call, records, chains, outs))
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
+    """Handles for all operands: Python numbers are weakly typed and have no root; NumPy
+    arrays come in through a recorded `Transfer`."""
+    known = [x for x in operands if type(x) is EagerTensor]
+    if len(known) == len(operands):
+        return operands
+    device = known[0].device if known else None
+    converted = [
+        x if type(x) is EagerTensor else _from_outside(op, i, x, device)
+        for i, x in enumerate(operands)
+    ]
+    avals = [x.aval for x in converted if type(x) is EagerTensor]
+    if not avals:
+        raise InvalidArgumentError(
+            operation=op.name,
+            argument=op.args[0],
+            found="Python numbers only",
+            fix="wrap one of them: `ta.asarray(x)`",
+        )
+    dtype = np.result_type(*[a.dtype for a in avals])
+    return tuple(
+        x
+        if type(x) is EagerTensor
+        else EagerTensor(
+            scalar_record(x, np.result_type(dtype, x), avals[0].device), None, -1, None
+        )
+        for x in converted
+    )
+
+
+def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
+    if isinstance(x, bool | int | float | complex):
+        return x
+    if isinstance(x, np.ndarray | np.generic):
+        array = np.asarray(x)
+        if array.dtype.kind in "biufc":
+            record = transfer(array, host_aval(array, device), op.name)
+            return EagerTensor(record, None, -1, None)
+    raise DTypeError(
+        operation=op.name,
+        argument=op.args[0] if op.variadic else op.args[i],
+        found=f"an object of type `{type(x).__name__}`",
+        fix="pass a tensor (`ta.asarray`), a NumPy array or a Python number",
+    )
+
+
+class HandleEvaluator(Evaluator):
+    """`F` over handles: computes and lets the levels of the context record."""
+
+    def bind(self, op: Op) -> Callable[..., Any]:
+        if op.variadic:
+            return lambda xs, *params: apply(op, tuple(xs), params)
+        n = len(op.args)
+        if op.params or n > 2:
+            return lambda *operands: apply(op, operands[:n], operands[n:])
+        return _unary(op) if n == 1 else _binary(op)
+
+
+def _unary(op: Op) -> Callable[..., Any]:
+    plans = op.plans
+
+    def unary(x: Any) -> Any:
+        try:
+            record = x._rec
+            plan = plans[record.aval]
+        except (AttributeError, KeyError):
+            result = apply(op, (x,), ())
+            if type(x) is EagerTensor:
+                plans[x.aval] = plan_of(op, (x.aval,), ())
+            return result
+        state = STATE.get()
+        out = plan.execute(state, record)
+        link = x._link
+        level = state.level
+        if link is None and (level is None or not level.records_all):
+            return EagerTensor(out, None, -1, None)
+        call = plan.call
+        if level is not None and level.is_simple:
+            if not call.is_differentiable:
+                return EagerTensor(out, None, -1, None)
+            core = level.core
+            node = x._node if link is core else core.leaves.get(link)
+            if node is not None:
+                node = _record(core, call, 1, (node,), record, None, out)
+                return EagerTensor(out, core, node, None)
+        return _finish(level, call, (x,), (record,), out)
+
+    return unary
+
+
+def _binary(op: Op) -> Callable[..., Any]:
+    plans = op.plans
+
+    def binary(x: Any, y: Any) -> Any:
+        try:
+            xr, yr = x._rec, y._rec
+            plan = plans[xr.aval, yr.aval]
+        except (AttributeError, KeyError):
+            result = apply(op, (x, y), ())
+            if type(x) is EagerTensor and type(y) is EagerTensor:
+                key = (x.aval, y.aval)
+                plans[key] = plan_of(op, key, ())
+            return result
+        state = STATE.get()
+        out = plan.execute(state, xr, yr)
+        lx, ly = x._link, y._link
+        level = state.level
+        if lx is None and ly is None and (level is None or not level.records_all):
+            return EagerTensor(out, None, -1, None)
+        call = plan.call
+        if level is not None and level.is_simple:
+            if not call.is_differentiable:
+                return EagerTensor(out, None, -1, None)
+            core = level.core
+            # A link the record does not know yet (a leaf's first use, a foreign tape)
+            # takes the general path.
+            i = x._node if lx is core else core.leaves.get(lx)
+            j = y._node if ly is core else core.leaves.get(ly)
+            if i is not None:
+                if j is not None:
+                    node = _record(core, call, 3, (i, j), xr, yr, out)
+                    return EagerTensor(out, core, node, None)
+                if ly is None:
+                    node = _record(core, call, 1, (i,), xr, yr, out)
+                    return EagerTensor(out, core, node, None)
+            elif lx is None and j is not None:
+                node = _record(core, call, 2, (j,), xr, yr, out)
+                return EagerTensor(out, core, node, None)
+        return _finish(level, call, (x, y), (xr, yr), out)
+
+    return binary
+
+
+def _finish(
+    level: Any,
+    call: Call,
+    operands: tuple[EagerTensor, ...],
+    records: tuple[ValueRecord, ...],
+    out: ValueRecord,
+) -> EagerTensor:
+    if not call.is_differentiable and (level is None or not level.records_all):
+        return EagerTensor(out, None, -1, None)
+    chains = emit(level, call, records, [chain_of(x) for x in operands], [out])
+    return handles([out], chains)[0]
+
+
+def _record(
+    core: TapeRecord,
+    call: Call,
+    mask: int,
+    ins: tuple[int, ...],
+    x: Any,
+    y: Any,
+    out: ValueRecord,
+) -> int:
+    """Append one single-output equation of one or two operands to a tape without levels
+    around it: `TapeRecord.append` and holding what the rule keeps, written out because it
+    runs once for every operation."""
+    spec = call._specs.get(mask) or call.spec(mask)
+    saved: tuple[Any, ...]
+    match spec.code:
+        case 0:
+            saved = ()
+        case 1:
+            x.tokens.append(None)
+            saved = (x,)
+        case 2:
+            y.tokens.append(None)
+            saved = (y,)
+        case 3:
+            out.tokens.append(None)
+            saved = (out,)
+        case 4:
+            x.tokens.append(None)
+            y.tokens.append(None)
+            saved = (y, x)
+        case _:
+            saved = tuple([hold(out if s < 0 else (x, y)[s]) for s in spec.saves])
+    if call.op.is_select:
+        core.has_select = True
+    live = core.live
+    core.flat += (spec, ins, saved)
+    live.append(1)  # type: ignore[union-attr]
+    for i in ins:
+        live[i] += 1  # type: ignore[index]
+    return len(live) - 1  # type: ignore[arg-type]
+
+
+HANDLES: Final = HandleEvaluator()
+"""Operations on eager tensors: `HANDLES.mul(x, y)`."""
+
+
+def under(level: Any, state: State | None = None) -> State:
+    """The current state with another innermost level."""
+    state = state or STATE.get()
+    return State(state.account, state.reason, level)
+
+
+def _reflected(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, y: fn(y, x)
+
+
+# Operators are the bound operations themselves: one call, no wrapper.
+for _name, _op in {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "matmul": "matmul",
+}.items():
+    setattr(EagerTensor, f"__{_name}__", HANDLES[OPS[_op]])
+    setattr(EagerTensor, f"__r{_name}__", _reflected(HANDLES[OPS[_op]]))
+EagerTensor.__neg__ = HANDLES[OPS["neg"]]
+EagerTensor.__gt__ = HANDLES[OPS["greater"]]

@@ -1,0 +1,378 @@
+"""Eager tensors: cloneable, read-only handles on value records.
+
+A handle is one strong reference to a value record plus where recordings know it: a chain
+of (recording, node) from the innermost level outwards. It owns no bytes and gives no write
+authority; `into_value` moves the owner out when nobody else holds the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, final
+
+import numpy as np
+
+from .._aval import Aval
+from ..errors import (
+    ExtractError,
+    ExtractFailedError,
+    ImmutableTensorError,
+    NotUniqueError,
+    TracedConversionError,
+    UseAfterMoveError,
+)
+from ..ops import OPS, Op
+from ..storage import Tensor, TensorView, ValueRecord, duplicate
+
+# Filled by `_dispatch`: the one seam that every operation on handles passes.
+APPLY: Final[dict[str, Callable[..., Any]]] = {}
+
+
+@final
+class EagerTensor:
+    """A handle on one immutable value.
+
+    Made by `ta.asarray`, `ta.variable` and operations, not by calling the class. Cloning
+    and dropping a handle copy and allocate nothing.
+    """
+
+    __slots__ = ("_link", "_node", "_outer", "_rec")
+    __array_ufunc__ = None  # NumPy arrays defer to our reflected operators
+    __array_priority__ = 1000
+
+    def __init__(self, record: ValueRecord, link: Any, node: int, outer: Any) -> None:
+        self._rec: ValueRecord = record
+        self._link = link
+        self._node = node
+        self._outer = outer
+
+    def __del__(self) -> None:
+        try:
+            tokens = self._rec.tokens
+        except AttributeError:
+            return  # moved out, or never finished
+        if tokens:
+            try:
+                tokens.pop()
+            except IndexError:
+                pass  # another holder took the last token: we are the last
+        link = self._link
+        if link is not None:
+            live = link.live
+            if live is not None:
+                node = self._node
+                n = live[node] - 1
+                live[node] = n
+                if not n:
+                    link.clear(node)
+            outer = self._outer
+            while outer is not None:
+                outer[0].drop(outer[1])
+                outer = outer[2]
+
+    # -- facts --------------------------------------------------------------------------
+
+    @property
+    def record(self) -> ValueRecord:
+        """The value record (package use): descriptor and container of the value."""
+        return self._live("read")
+
+    @property
+    def aval(self) -> Aval:
+        """Shape, dtype and device together."""
+        return self._live("aval").aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._live("shape").aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._live("dtype").aval.dtype
+
+    @property
+    def device(self) -> Any:
+        return self._live("device").aval.device
+
+    @property
+    def ndim(self) -> int:
+        return self._live("ndim").aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self._live("size").aval.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._live("nbytes").aval.nbytes
+
+    @property
+    def is_tracked(self) -> bool:
+        """Recorded on a live tape (a variable outside any tape is not)."""
+        link, outer = self._link, self._outer
+        while link is not None:
+            if link.live is not None:
+                return True
+            if outer is None:
+                return False
+            link, _, outer = outer
+        return False
+
+    def _live(self, operation: str) -> ValueRecord:
+        record: ValueRecord | None = self._rec
+        if record is None:
+            raise UseAfterMoveError(
+                operation=operation, kind="EagerTensor", consumed_by="into_value"
+            )
+        return record
+
+    # -- ownership ----------------------------------------------------------------------
+
+    def clone(self) -> EagerTensor:
+        """Another handle on the same value.
+
+        Cost: one object; allocates nothing, copies nothing, no provider call.
+        """
+        record = self._live("clone")
+        record.tokens.append(None)
+        link, outer = self._link, self._outer
+        if link is not None and link.live is not None:
+            link.keep(self._node)
+        while outer is not None:
+            outer[0].keep(outer[1])
+            outer = outer[2]
+        return EagerTensor(record, link, self._node, self._outer)
+
+    def value(self) -> ValueGuard:
+        """Borrow the value: `with y.value() as v: v.view, v.numpy()`.
+
+        Cost: metadata only; waits for the value on asynchronous lanes, copies nothing.
+
+        Raises:
+            UseAfterMoveError: the value was moved out.
+        """
+        return ValueGuard(self._live("value"))
+
+    def duplicate_value(self) -> Tensor:
+        """A new owner of a copy of the bytes (`ExplicitDuplicate`).
+
+        Cost: allocates and copies `nbytes`; synchronises with the producer.
+        """
+        record = self._live("duplicate_value")
+        return duplicate(record.array, record.aval, "duplicate_value").into_tensor()
+
+    def into_value(self) -> Tensor:
+        """Move the owner out of this handle; the handle is empty afterwards.
+
+        Cost: metadata only; never copies, allocates or waits.
+
+        Raises:
+            NotUniqueError: someone else still holds the value; `recovered` is this
+                same, still usable handle.
+            ExtractFailedError: another descriptor needs the allocation, or a guard or an
+                exported array still reads it; `recovered` is this same handle.
+            UseAfterMoveError: the value was moved out before.
+        """
+        record = self._live("into_value")
+        if not record.is_unique or record.is_rootless:
+            raise NotUniqueError(
+                operation="into_value",
+                found="someone else still holds this value",
+                fix="drop the other holders, or use `duplicate_value()`",
+                recovered=self,
+            )
+        try:
+            tensor = record.into_tensor()
+        except ExtractError as error:
+            raise ExtractFailedError(
+                operation="into_value",
+                found=error.found,
+                fix="drop it first, or use `duplicate_value()`",
+                recovered=self,
+                cause=error,
+            ) from None
+        self._leave()
+        return tensor
+
+    def _leave(self) -> None:
+        """Forget the record after it was emptied; recordings lose this handle."""
+        link, outer = self._link, self._outer
+        if link is not None:
+            link.drop(self._node)
+        while outer is not None:
+            outer[0].drop(outer[1])
+            outer = outer[2]
+        self._link, self._node, self._outer = None, -1, None
+        self._rec = None  # type: ignore[assignment]
+
+    # -- leaving the framework ----------------------------------------------------------
+
+    def _untracked(self, operation: str) -> ValueRecord:
+        record = self._live(operation)
+        if self._link is not None and self.is_tracked:
+            raise TracedConversionError(
+                operation=operation,
+                argument="self",
+                found=f"a tracked value of shape {record.aval.shape}",
+                fix="use `with y.value() as v: v.numpy()` to read it, or "
+                "`ta.stop_gradient(y)` to make it a constant",
+            )
+        return record
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        record = self._untracked("numpy conversion")
+        if copy or (dtype is not None and np.dtype(dtype) != record.aval.dtype):
+            if copy is False:
+                raise TracedConversionError(
+                    operation="numpy conversion",
+                    argument="dtype",
+                    found=f"a request for {np.dtype(dtype)} without a copy",
+                    fix="pass `copy=None`, or convert with `ta.astype` first",
+                )
+            out = np.empty(record.aval.shape, dtype or record.aval.dtype)
+            np.copyto(out, record.array, casting="unsafe")
+            return out
+        return self.value().numpy()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The bytes as a read-only array, which borrows the value while it lives.
+
+        Cost: no copy; waits for the value on asynchronous lanes.
+
+        Raises:
+            TracedConversionError: the value is tracked; the message names the fix.
+        """
+        self._untracked("numpy")
+        return self.value().numpy()
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        Raises:
+            TracedConversionError: the value is tracked.
+            ValueError: it has more than one element.
+        """
+        return self._untracked("item").array.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._untracked("tolist").array.tolist()
+
+    def __float__(self) -> float:
+        return float(self._untracked("float").array)
+
+    def __int__(self) -> int:
+        return int(self._untracked("int").array)
+
+    def __complex__(self) -> complex:
+        return complex(self._untracked("complex").array)
+
+    def __bool__(self) -> bool:
+        return bool(self._untracked("bool").array)
+
+    def __index__(self) -> int:
+        return self._untracked("index").array.__index__()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("`len` of a 0-d tensor. It has no axis to count.")
+        return shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor. It has no axis to walk.")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise ImmutableTensorError(
+            operation="item assignment",
+            argument="key",
+            found="an eager tensor, whose value never changes",
+            fix="use `x = x.at[i].set(v)`",
+        )
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __repr__(self) -> str:
+        record: ValueRecord | None = self._rec
+        if record is None:
+            return "tensor(<moved out>)"
+        aval = record.aval
+        with np.printoptions(threshold=20, edgeitems=3):
+            body = np.array2string(record.array, separator=", ", prefix="tensor(")
+        mark = ", variable" if self._link is not None and self._node < 0 else ""
+        mark = ", tracked" if self.is_tracked else mark
+        return f"tensor({body}, shape={aval.shape}, dtype={aval.dtype}{mark})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "An eager tensor is a handle and is not pickled. Save its bytes: "
+            "`with y.value() as v: v.numpy()`."
+        )
+
+    def __copy__(self) -> EagerTensor:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> EagerTensor:
+        raise TypeError(
+            "`deepcopy` of an eager tensor would hide a copy. Use `clone()` for another "
+            "handle, `ta.variable(y.duplicate_value())` for a copy."
+        )
+
+
+@final
+class ValueGuard:
+    """A shared borrow of a value: `view` (a `TensorView`) and `numpy()`.
+
+    Ends at the end of the `with` block, on `close()`, or with its last reference.
+    """
+
+    __slots__ = ("_record", "_view")
+
+    def __init__(self, record: ValueRecord) -> None:
+        self._record = record
+        record.tokens.append(None)
+        self._view: TensorView | None = None
+
+    @property
+    def view(self) -> TensorView:
+        """The borrowed `TensorView`."""
+        if self._view is None:
+            home = self._record.container()
+            self._view = home.group().view(home.slot(self._record.slot))
+        return self._view
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Read-only array over the value's bytes; it keeps the borrow while it lives."""
+        return self.view.numpy()
+
+    def close(self) -> None:
+        """End the borrow; arrays handed out keep theirs."""
+        view, self._view = self._view, None
+        if view is not None:
+            view.close()
+        record, self._record = self._record, None  # type: ignore[assignment]
+        if record is not None and record.tokens:
+            try:
+                record.tokens.pop()
+            except IndexError:
+                pass
+
+    def __enter__(self) -> ValueGuard:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def op_of(name: str) -> Op:
+    return OPS[name]
+
+

@@ -1,0 +1,104 @@
+"""How values come in: constants, variables, moved tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._aval import aval_of
+from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
+from ..runtime import host_aval
+from ..storage import Tensor, TensorView, TensorViewMut, duplicate, record_of, transfer
+from ..tape import Leaf
+from ._dispatch import HANDLES
+from ._eager import EagerTensor
+
+
+def asarray(
+    x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+) -> EagerTensor:
+    """A constant from outside data, or the tensor itself.
+
+    Args:
+        x: a number, nested sequence, NumPy array (copied in: one `Transfer`), an eager
+            tensor (same value: no event unless `copy=True`), or a `Tensor` (moves in).
+        dtype: convert to this dtype.
+        copy: True always copies, False never (raises where a copy is needed), None
+            copies outside data only.
+
+    Raises:
+        DTypeError: not a numeric or boolean array.
+        InvalidArgumentError: `copy=False` for data that must be copied.
+
+    Cost: outside data allocates and copies once; everything else is free.
+    """
+    if isinstance(x, EagerTensor):
+        if dtype is not None and np.dtype(dtype) != x.dtype:
+            return HANDLES.astype(x, np.dtype(dtype))  # type: ignore[no-any-return]
+        if copy:
+            record = duplicate(x.record.array, x.aval, "asarray")
+            return EagerTensor(record, None, -1, None)
+        return x
+    if isinstance(x, Tensor):
+        return _moved(x)
+    if isinstance(x, TensorView | TensorViewMut):
+        raise DTypeError(
+            operation="asarray",
+            argument="x",
+            found="a borrowed view",
+            fix="use `view.duplicate()` to get an owner, then `ta.asarray(owner)`",
+        )
+    array = np.asarray(x, dtype=dtype)
+    if array.dtype.kind not in "biufc":
+        raise DTypeError(
+            operation="asarray",
+            argument="x",
+            found=f"data of dtype {array.dtype}",
+            fix="pass numbers or booleans",
+        )
+    if copy is False:
+        raise InvalidArgumentError(
+            operation="asarray",
+            argument="copy",
+            found="`copy=False` for memory that somebody else may write",
+            fix="pass `copy=None`, or use `ta.unsafe.import_array` and keep its duties",
+        )
+    return EagerTensor(
+        transfer(array, host_aval(array, device), "asarray"), None, -1, None
+    )
+
+
+def _moved(tensor: Tensor) -> EagerTensor:
+    shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
+    return EagerTensor(
+        record_of(tensor, aval_of(shape, dtype, device), "asarray"), None, -1, None
+    )
+
+
+def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
+    """A differentiable leaf.
+
+    Args:
+        x: outside data (copied in), a `Tensor` (moves in: no copy), or a constant
+            (shared: no copy).
+
+    Raises:
+        IntegerInputError: integers and booleans have no derivative.
+
+    Cost: as `asarray`.
+    """
+    value = asarray(x, dtype=dtype)
+    if value.dtype.kind not in "fc":
+        raise IntegerInputError(
+            operation="variable",
+            argument="x",
+            found=f"dtype {value.dtype}",
+            fix="convert it: `ta.variable(x, dtype=ta.float64)`",
+        )
+    record = value.record
+    if value is x:
+        record.tokens.append(None)
+        return EagerTensor(record, Leaf(), -1, None)
+    value._link = Leaf()
+    return value

@@ -1,0 +1,296 @@
+"""`Tape` and the backward pass as users call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Token
+from typing import Any, Literal, final
+
+import optree
+
+from .._ledger import STATE, State
+from ..errors import (
+    DTypeError,
+    GradientError,
+    InactiveTapeError,
+    NotScalarError,
+    ShapeError,
+    TapeConsumedError,
+)
+from ..ops import OPS, Program
+from ..runtime import DIRECT
+from ..storage import ValueRecord
+from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
+from ._dispatch import HANDLES, chain_of
+from ._eager import EagerTensor
+from ._levels import ReverseLevel
+from ._make import asarray
+
+StrongZero = bool | Literal["auto"]
+
+
+@final
+class Tape:
+    """Records operations on variables inside its `with` block.
+
+    Used once: a backward pass consumes it unless `retain=True`. Dropping the tape gives
+    everything back; values computed on it stay usable as constants.
+
+        with ta.Tape() as tape:
+            loss = ta.mean((x @ w - target) ** 2)
+        grads = tape.backward(loss)
+
+    Cost: entering sets one context variable; each recorded operation keeps what its rule
+    declares (`saves`) and nothing else, without allocating or copying.
+    """
+
+    __slots__ = ("_core", "_level", "_tokens")
+
+    def __init__(self) -> None:
+        self._core = TapeRecord()
+        self._level: ReverseLevel | None = None
+        self._tokens: list[Token[State]] = []
+
+    def __enter__(self) -> Tape:
+        if self._core.consumed:
+            raise _consumed("enter")
+        state = STATE.get()
+        if self._level is None:
+            self._level = ReverseLevel(self._core, state.level, watches=True)
+        elif self._level.outer is not state.level or self._tokens:
+            raise InactiveTapeError(
+                operation="Tape.__enter__",
+                argument="self",
+                found="a tape that began under other tapes, or is open already",
+                fix="use one `with` block for a tape, or `tape.attach()` in a thread",
+            )
+        self._tokens.append(
+            STATE.set(State(state.account, state.reason, self._level))
+        )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        STATE.reset(self._tokens.pop())
+
+    def __del__(self) -> None:
+        self._core.close()
+
+    @contextmanager
+    def attach(self) -> Iterator[Tape]:
+        """Join this tape from another thread or task: `with tape.attach(): ...`.
+
+        Joining threads must not record at the same time; the order of recording is the
+        order of the program.
+        """
+        if self._level is None or self._core.live is None:
+            raise InactiveTapeError(
+                operation="attach",
+                argument="self",
+                found="a tape that is not recording",
+                fix="attach inside the tape's `with` block",
+            )
+        state = STATE.get()
+        token = STATE.set(State(state.account, state.reason, self._level))
+        try:
+            yield self
+        finally:
+            STATE.reset(token)
+
+    def __len__(self) -> int:
+        """Number of recorded nodes (leaves included)."""
+        return len(self._core)
+
+    def backward(
+        self,
+        loss: EagerTensor,
+        *,
+        cotangent: Any = None,
+        retain: bool = False,
+        strong_zero: StrongZero = "auto",
+    ) -> Gradients:
+        """Gradients of `loss` for every variable it depends on.
+
+        Args:
+            loss: a value of this tape; a real scalar unless `cotangent` is given.
+            cotangent: weights of the same shape and dtype as `loss`.
+            retain: keep the tape for further passes.
+            strong_zero: see `ta.grad`.
+
+        Raises:
+            NotScalarError: not a real scalar, and no cotangent.
+            ShapeError, DTypeError: the cotangent does not fit.
+            InactiveTapeError: `loss` is not a value of this tape.
+            TapeConsumedError: the tape was used before.
+            NoRuleError: an operation has no derivative; the tape is unchanged.
+
+        Cost: one rule for each equation that `loss` depends on; fresh buffers are
+            `OperationOutput`s; no copies. A failed pass changes nothing.
+        """
+        return backward_from(
+            self._core, loss, cotangent, retain=retain, strong_zero=strong_zero
+        )
+
+    def retain(self, y: EagerTensor) -> None:
+        """Keep the value `y` until the tape ends, though no rule asked for it."""
+        if self._core.live is None:
+            raise _consumed("retain")
+        record = y.record
+        record.tokens.append(None)
+        self._core.extra.append(record)
+
+    def retained(self) -> list[Retained]:
+        """What the tape keeps: value, declaring operation, shape, bytes, root bytes."""
+        return list(self._core.retained())
+
+    def program(self) -> Program:
+        """The recording as a printable `Program`."""
+        return self._core.program()
+
+    def __repr__(self) -> str:
+        core = self._core
+        if core.live is None:
+            return "<tape, consumed>"
+        return f"<tape with {len(core)} nodes, {len(self.retained())} retained values>"
+
+
+def _consumed(operation: str) -> TapeConsumedError:
+    return TapeConsumedError(
+        operation=operation,
+        argument="tape",
+        found="a tape that was used by an earlier backward pass",
+        fix="pass `retain=True` to the first pass, or record again on a new `ta.Tape()`",
+    )
+
+
+def node_on(core: TapeRecord, value: EagerTensor) -> int | None:
+    """The node of `value` on that recording."""
+    chain = chain_of(value)
+    while chain is not None:
+        link, node, chain = chain
+        if link is core:
+            return node  # type: ignore[no-any-return]
+        if type(link) is Leaf and link in core.leaves:
+            return core.leaves[link]
+    return None
+
+
+def strong_of(core: Any, level: Any, choice: StrongZero) -> bool:
+    """Decide `strong_zero` on the outermost recorded program."""
+    if choice != "auto":
+        return bool(choice)
+    if core.has_select:
+        return True
+    while level is not None:
+        if level.core.has_select:
+            return True
+        level = level.outer
+    return False
+
+
+def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
+    """The cotangent to start from: ones for a real scalar, or what the caller gave."""
+    aval = loss.aval
+    if cotangent is None:
+        if aval.shape != () or aval.dtype.kind == "c":
+            raise NotScalarError(
+                operation=operation,
+                argument="loss",
+                found=f"a value of shape {aval.shape} and dtype {aval.dtype}",
+                fix="reduce it to a real scalar (`ta.sum`, `ta.real`), or pass "
+                "`cotangent=` of the same shape",
+            )
+        record = DIRECT[OPS["full"]]((), aval.dtype, 1, aval.device)
+        return EagerTensor(record, None, -1, None)
+    ct = asarray(cotangent) if not isinstance(cotangent, EagerTensor) else cotangent
+    if ct.shape != aval.shape:
+        raise ShapeError(
+            operation=operation,
+            argument="cotangent",
+            found=f"shape {ct.shape} for a value of shape {aval.shape}",
+            fix="give the cotangent the shape of the value",
+        )
+    if ct.dtype != aval.dtype:
+        raise DTypeError(
+            operation=operation,
+            argument="cotangent",
+            found=f"dtype {ct.dtype} for a value of dtype {aval.dtype}",
+            fix=f"convert it: `ta.astype(cotangent, {aval.dtype})`",
+        )
+    return ct
+
+
+def run_sweep(
+    core: TapeRecord, outer: Any, seeds: dict[int, EagerTensor], strong: bool
+) -> dict[int, tuple[ValueRecord, Any]]:
+    """Sweep over records, or, under outer levels, over handles that they record.
+
+    Gives record and chain for each leaf node.
+    """
+    if outer is None:
+        records = {node: ct.record for node, ct in seeds.items()}
+        return {n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()}
+    state = STATE.get()
+    token = STATE.set(State(state.account, state.reason, outer))
+    try:
+        found = sweep(core, seeds, HANDLES, strong=strong)
+    finally:
+        STATE.reset(token)
+    return {n: (h.record, h) for n, h in found.items()}
+
+
+def backward_from(
+    core: TapeRecord,
+    loss: EagerTensor,
+    cotangent: Any,
+    *,
+    retain: bool,
+    strong_zero: StrongZero,
+    operation: str = "backward",
+) -> Gradients:
+    """`Tape.backward` on the tape's record; see there."""
+    if core.live is None:
+        raise _consumed(operation)
+    if not isinstance(loss, EagerTensor):
+        raise GradientError(
+            operation=operation,
+            argument="loss",
+            found=f"a `{type(loss).__name__}`",
+            fix="pass the eager tensor that was computed on the tape",
+        )
+    seed = seed_of(loss, cotangent, operation)
+    node = node_on(core, loss)
+    if node is None:
+        raise InactiveTapeError(
+            operation=operation,
+            argument="loss",
+            found="a value that this tape did not record"
+            + ("" if loss.is_tracked else " (it depends on no variable)"),
+            fix="compute it from variables inside this tape's `with` block",
+        )
+    outer = core.outer
+    strong = strong_of(core, outer, strong_zero)
+    found = run_sweep(core, outer, {node: seed}, strong)
+    records: dict[Leaf, ValueRecord] = {}
+    chains: dict[Leaf, Any] = {}
+    for token, at in core.leaves.items():
+        if at in found:
+            records[token], chains[token] = found[at]
+    if not retain:
+        core.consumed = True
+        core.close()
+    return Gradients(records, chains, wrap, _tree)
+
+
+def wrap(record: ValueRecord, handle: Any) -> EagerTensor:
+    """A handle on a gradient: tracked outside if the pass was."""
+    if handle is not None:
+        return handle.clone()  # type: ignore[no-any-return]
+    record.tokens.append(None)
+    return EagerTensor(record, None, -1, None)
+
+
+def _tree(params: Any, fn: Any) -> Any:
+    return optree.tree_map(fn, params, none_is_leaf=False, namespace="tenferro_ad")
+
+

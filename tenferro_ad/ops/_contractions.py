@@ -1,0 +1,172 @@
+"""Contraction rows: matmul over stacks of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from ..errors import ShapeError
+from ._op import Call, Evaluator, Op, Write, broadcast_shapes, project, register
+
+Array = np.ndarray[Any, Any]
+
+
+def _matmul_infer(x: Aval, y: Aval) -> tuple[Any, Any]:
+    if x.ndim < 1 or y.ndim < 1:
+        raise ShapeError(
+            operation="matmul",
+            argument="x" if x.ndim < 1 else "y",
+            found="a 0-d value",
+            fix="use `*` to scale by a scalar",
+        )
+    a = (1, *x.shape) if x.ndim == 1 else x.shape
+    b = (*y.shape, 1) if y.ndim == 1 else y.shape
+    if a[-1] != b[-2]:
+        raise ShapeError(
+            operation="matmul",
+            argument="y",
+            found=f"shapes {x.shape} and {y.shape}: {a[-1]} columns against "
+            f"{b[-2]} rows",
+            fix="make the last axis of `x` and the last but one of `y` equal",
+        )
+    batch = broadcast_shapes("matmul", a[:-2], b[:-2])
+    rows = () if x.ndim == 1 else (a[-2],)
+    cols = () if y.ndim == 1 else (b[-1],)
+    return (*batch, *rows, *cols), np.result_type(x.dtype, y.dtype)
+
+
+def _matmul(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    x, y = ins
+    # `np.dot` has half the call cost of `np.matmul` for plain matrices.
+    if x.ndim == 2 and y.ndim == 2 and x.dtype == y.dtype:
+        np.dot(x, y, outs[0])
+    else:
+        np.matmul(x, y, outs[0])
+
+
+def _matmul_nt_infer(x: Aval, y: Aval) -> tuple[Any, Any]:
+    return _matmul_infer(x, _swapped(y))
+
+
+def _matmul_tn_infer(x: Aval, y: Aval) -> tuple[Any, Any]:
+    return _matmul_infer(_swapped(x), y)
+
+
+def _swapped(x: Aval) -> Aval:
+    return aval_of((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype, x.device)
+
+
+def _adjoint(x: Array) -> Array:
+    # BLAS has no mixed conjugate form: conjugating is scratch of the size of `x`.
+    return (x.conj() if x.dtype.kind == "c" else x).swapaxes(-1, -2)
+
+
+def _conj_scratch(which: int) -> Any:
+    return lambda call: call.ins[which].nbytes if call.ins[which].dtype.kind == "c" else 0
+
+
+def _matmul_nt(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    _matmul(call, outs, [ins[0], _adjoint(ins[1])])
+
+
+def _matmul_tn(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    _matmul(call, outs, [_adjoint(ins[0]), ins[1]])
+
+
+def _lifted(F: Evaluator, ct: Any, call: Call) -> Any:
+    """The cotangent with the axes that 1-d operands lost."""
+    x, y = call.ins
+    if x.ndim > 1 and y.ndim > 1:
+        return ct
+    shape = ct.aval.shape
+    if y.ndim == 1:
+        shape = (*shape, 1)
+    if x.ndim == 1:
+        shape = (*shape[:-1], 1, shape[-1])
+    return F.reshape(ct, shape)
+
+
+def _as_matrix(F: Evaluator, v: Any, *, row: bool) -> Any:
+    if v.aval.ndim > 1:
+        return v
+    n = v.aval.shape[0]
+    return F.reshape(v, (1, n) if row else (n, 1))
+
+
+def _matmul_x(F: Evaluator, ct: Any, call: Call, *, y: Any) -> Any:
+    g = F.matmul_nt(_lifted(F, ct, call), _as_matrix(F, y, row=False))
+    return _settled(F, g, call.ins[0])
+
+
+def _matmul_y(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
+    target = call.ins[1]
+    x, ct = _as_matrix(F, x, row=True), _lifted(F, ct, call)
+    if target.ndim <= 2 < x.aval.ndim and x.aval.shape[:-1] == ct.aval.shape[:-1]:
+        # One product over all batches instead of a batch of small ones and a sum.
+        rows = math.prod(x.aval.shape[:-1])
+        x = F.reshape(x, (rows, x.aval.shape[-1]))
+        ct = F.reshape(ct, (rows, ct.aval.shape[-1]))
+    return _settled(F, F.matmul_tn(x, ct), target)
+
+
+def _settled(F: Evaluator, g: Any, target: Aval) -> Any:
+    """Sum over broadcast batches and drop the axis that a 1-d operand gained."""
+    aval = g.aval
+    if aval.shape == target.shape and aval.dtype == target.dtype:
+        return g
+    if target.ndim == 1:
+        lead = tuple(range(aval.ndim - 2))
+        g = F.reshape(F.sum(g, lead, False) if lead else g, target.shape)
+    return project(F, g, target)
+
+
+register(
+    Op(
+        "matmul",
+        ("x", "y"),
+        infer=_matmul_infer,
+        kernel=Write(_matmul),
+        vjp={"x": _matmul_x, "y": _matmul_y},
+        jvp={
+            "x": lambda F, t, call, *, y: F.matmul(t, y),
+            "y": lambda F, t, call, *, x: F.matmul(x, t),
+        },
+    )
+)
+# x @ y^H and x^H @ y: the two products that derivatives of products need. Together with
+# matmul they are closed under differentiation, and no transposed copy is ever made.
+register(
+    Op(
+        "matmul_nt",
+        ("x", "y"),
+        infer=_matmul_nt_infer,
+        kernel=Write(_matmul_nt, _conj_scratch(1)),
+        vjp={
+            "x": lambda F, ct, call, *, y: project(F, F.matmul(ct, y), call.ins[0]),
+            "y": lambda F, ct, call, *, x: project(F, F.matmul_tn(ct, x), call.ins[1]),
+        },
+        jvp={
+            "x": lambda F, t, call, *, y: F.matmul_nt(t, y),
+            "y": lambda F, t, call, *, x: F.matmul_nt(x, t),
+        },
+    )
+)
+register(
+    Op(
+        "matmul_tn",
+        ("x", "y"),
+        infer=_matmul_tn_infer,
+        kernel=Write(_matmul_tn, _conj_scratch(0)),
+        vjp={
+            "x": lambda F, ct, call, *, y: project(F, F.matmul_nt(y, ct), call.ins[0]),
+            "y": lambda F, ct, call, *, x: project(F, F.matmul(x, ct), call.ins[1]),
+        },
+        jvp={
+            "x": lambda F, t, call, *, y: F.matmul_tn(t, y),
+            "y": lambda F, t, call, *, x: F.matmul_tn(x, t),
+        },
+    )
+)

@@ -1,0 +1,264 @@
+"""The direct evaluator: operations on bare value records, without handles or tapes.
+
+`plan_of` is the one place where an application finds its plan; everything that computes
+(eager handles, the sweeps, checkpoint recomputation) goes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from .._ledger import STATE
+from ..backends import CPU, Plan
+from ..errors import DeviceMismatchError, InternalError
+from ..ops import Evaluator, Op, RuleSpec
+from ..storage import ValueRecord
+
+# Plans hold structure only; a cache that grew past this is started afresh.
+PLAN_LIMIT: Final = 4096
+
+
+def plan_of(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
+    """The plan for operands of these avals; made once, then found again.
+
+    Raises:
+        DeviceMismatchError: operands live on different devices.
+        and whatever the row's shape rule raises.
+    """
+    key = (ins, params)
+    plan: Plan | None = op.plans.get(key)
+    if plan is None:
+        plan = _make(op, ins, params)
+        if len(op.plans) >= PLAN_LIMIT:
+            op.plans.clear()
+        op.plans[key] = plan
+    return plan
+
+
+def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
+    device: Any = None
+    for i, aval in enumerate(ins):
+        if device is None:
+            device = aval.device
+        elif aval.device is not device:
+            raise DeviceMismatchError(
+                operation=op.name,
+                argument=op.args[0] if op.variadic else op.args[i],
+                found=f"`{device.name}` and `{aval.device.name}`",
+                fix=f'move one of them: `x.to("{device.name}")`',
+            )
+    if device is None:
+        device = dict(zip(op.params, params, strict=True)).get("device", CPU)
+    plan: Plan = device.plan(op, ins, params)
+    return plan
+
+
+# `rule(state, ct, saved, own)` gives [(cotangent, fresh), ...] for the tracked inputs;
+# with `own` the last kernel writes over `ct`.
+DirectRule = Callable[[Any, Any, tuple[Any, ...], int], Any]
+
+
+def _direct_rule(
+    kernels: list[tuple[Any, list[int]] | None], out: Aval, saved: list[Aval]
+) -> tuple[int, DirectRule | None]:
+    """Fix the plans of an elementwise rule: the avals of cotangent and saved values are
+    facts of the application, so a sweep has nothing left to look up.
+
+    Gives the number of inputs if each has its own kernel (1 and 2 are the sweep's fast
+    cases), 0 if the only input gets the cotangent itself, -1 for other mixtures.
+    """
+    if len(kernels) == 1 and kernels[0] is None:
+        return 0, None
+    if any(k is None for k in kernels) or len(kernels) > 2:
+        return -1, None
+    plans = []
+    for kernel in kernels:
+        assert kernel is not None
+        op, ix = kernel
+        plans.append((plan_of(op, (out, *[saved[i] for i in ix]), ()), ix))
+    plan, ix = plans[-1]
+    over = plan.overwrite
+    assert over is not None
+    execute = plan.execute
+    if len(plans) == 1:
+        if len(ix) == 1:
+
+            def one(state: Any, ct: Any, saved: Any, own: int) -> Any:
+                if own:
+                    a = ct.array
+                    over(a, saved[0].array, a)
+                    return ct
+                return execute(state, ct, saved[0])
+
+            return 1, one
+
+        def several(state: Any, ct: Any, saved: Any, own: int) -> Any:
+            values = [saved[i] for i in ix]
+            if own:
+                a = ct.array
+                over(a, *[v.array for v in values], a)
+                return ct
+            return execute(state, ct, *values)
+
+        return 1, several
+    first, first_ix = plans[0]
+    execute_first = first.execute
+    if len(ix) == len(first_ix) == 1:
+        (i,), (j,) = first_ix, ix
+
+        def two(state: Any, ct: Any, saved: Any, own: int) -> Any:
+            g = execute_first(state, ct, saved[i])
+            if own:
+                a = ct.array
+                over(a, saved[j].array, a)
+                return g, ct
+            return g, execute(state, ct, saved[j])
+
+        return 2, two
+
+    def pair(state: Any, ct: Any, saved: Any, own: int) -> Any:
+        g = execute_first(state, ct, *[saved[i] for i in first_ix])
+        values = [saved[i] for i in ix]
+        if own:
+            a = ct.array
+            over(a, *[v.array for v in values], a)
+            return g, ct
+        return g, execute(state, ct, *values)
+
+    return 2, pair
+
+
+class DirectEvaluator(Evaluator):
+    """`F` over records. Values it returns are owned by whoever holds them."""
+
+    inplace: ClassVar[bool] = True
+
+    def prepare(self, spec: RuleSpec) -> tuple[Any, Any]:
+        """The plain and the zero-absorbing form of an elementwise rule, plans fixed."""
+        if spec.kernels is None:
+            spec.direct = ((-1, None), (-1, None))
+        else:
+            call = spec.call
+            saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
+            spec.direct = tuple(  # type: ignore[assignment]
+                _direct_rule(
+                    [None if k is None else (k[which], k[2]) for k in spec.kernels],
+                    call.out,
+                    saved,
+                )
+                for which in (0, 1)
+            )
+        assert spec.direct is not None
+        return spec.direct
+
+    def bind(self, op: Op) -> Callable[..., Any]:
+        if op.variadic:
+
+            def variadic(xs: Any, *params: Any) -> Any:
+                plan = plan_of(op, tuple(x.aval for x in xs), params)
+                return plan.execute(STATE.get(), *xs)
+
+            return variadic
+        n = len(op.args)
+        if n == 1 and not op.params:
+            plans = op.plans
+
+            def unary(x: Any) -> Any:
+                plan = plans.get(x.aval)
+                if plan is None:
+                    plan = plans[x.aval] = plan_of(op, (x.aval,), ())
+                return plan.execute(STATE.get(), x)
+
+            return unary
+        if n == 2 and not op.params:
+
+            def binary(x: Any, y: Any) -> Any:
+                try:
+                    plan = op.plans.get((x.aval, y.aval))
+                except AttributeError:
+                    x, y = as_records(op, (x, y))
+                    plan = None
+                if plan is None:
+                    plan = plan_of(op, (x.aval, y.aval), ())
+                    op.plans[(x.aval, y.aval)] = plan
+                return plan.execute(STATE.get(), x, y)
+
+            return binary
+
+        def general(*operands: Any) -> Any:
+            xs = operands[:n]
+            for x in xs:
+                if not isinstance(x, ValueRecord):
+                    xs = as_records(op, xs)
+                    break
+            plan = plan_of(op, tuple([x.aval for x in xs]), operands[n:])
+            return plan.execute(STATE.get(), *xs)
+
+        return general
+
+    def add_into(self, target: Any, other: Any) -> Any:
+        """`target += other` in the memory of `target`, which the caller owns exclusively.
+
+        Cost: no allocation, no copy.
+        """
+        np.add(target.array, other.array, target.array)
+        return target
+
+
+DIRECT: Final = DirectEvaluator()
+
+
+# ---- Python scalars -------------------------------------------------------------------
+
+_scalars: dict[tuple[Any, ...], ValueRecord] = {}
+
+
+def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
+    """A Python number as an operand: a rootless record, with no event (decisions)."""
+    key = (type(value), value, dtype, device)
+    found = _scalars.get(key)
+    if found is None:
+        array = np.asarray(value, dtype=dtype)
+        found = ValueRecord(array, aval_of((), dtype, device), None)
+        if len(_scalars) >= PLAN_LIMIT:
+            _scalars.clear()
+        # -0.0 == 0.0 as a key, and NaN never equals itself: neither is cached.
+        if value == value and value != 0:
+            _scalars[key] = found
+    return found
+
+
+def as_records(op: Op, operands: tuple[Any, ...]) -> tuple[ValueRecord, ...]:
+    """Give Python numbers the dtype that the other operands ask for (weak promotion)."""
+    known = [x.aval for x in operands if isinstance(x, ValueRecord)]
+    if not known:
+        raise InternalError(
+            operation=op.name,
+            argument=op.args[0],
+            found="numbers only",
+            fix="give at least one array operand",
+        )
+    dtype = np.result_type(*[a.dtype for a in known])
+    return tuple(
+        x
+        if isinstance(x, ValueRecord)
+        else scalar_record(x, np.result_type(dtype, x), known[0].device)
+        for x in operands
+    )
+
+
+def host_aval(array: np.ndarray[Any, Any], device: Any = None) -> Aval:
+    """The aval that an outside array has once it is transferred to `device`."""
+    dtype = array.dtype
+    return aval_of(array.shape, dtype.newbyteorder("="), device or CPU)
+
+
+def release_scalars() -> None:
+    """Empty the scalar cache (tests that count objects)."""
+    _scalars.clear()
+
+

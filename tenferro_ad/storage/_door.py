@@ -1,0 +1,142 @@
+"""The doors: the only code that makes roots and the only code that copies bytes.
+
+`allocate` hands out a fresh root for a kernel to write, `adopt` takes over a fresh result
+of a library call, `duplicate` and `transfer` copy. Each physical allocation passes exactly
+one of the first two and is counted there once; each byte-preserving copy passes one of the
+last two and is counted there once (contract G7). Reasons have no default: kernels allocate
+under the reason of the current `State`, the copies name theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from .._ledger import (
+    ALLOCATION_REASONS,
+    COPY_REASONS,
+    DUPLICATE_DESTINATION,
+    EXPLICIT_DUPLICATE,
+    STATE,
+    TRANSFER,
+    TRANSFER_DESTINATION,
+    Account,
+    State,
+)
+from ..errors import InternalError
+from ._record import POOLED_FROM, ValueRecord
+from ._root import OwnedStorage
+
+
+def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
+    """A fresh, unwritten root for an output of `operation`, counted under `state.reason`.
+
+    Raises:
+        AllocationLimitError: the provider refuses; nothing was counted.
+        ForbiddenEventError: an open `ta.forbid` scope refuses; nothing was allocated.
+
+    Cost: one provider call, one event; no copy, no synchronisation.
+    """
+    account: Any = state.account
+    reason = state.reason
+    nbytes = aval.nbytes
+    if account.slow:
+        account.refuse("allocation", ALLOCATION_REASONS[reason], operation, aval)
+    device = aval.device
+    if nbytes < POOLED_FROM:
+        array = device.small(aval.shape, aval.dtype)
+    else:
+        array = device.allocate(aval.shape, aval.dtype, nbytes)
+    if account.slow:
+        account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
+    record = ValueRecord(array, aval, account)
+    while account is not None:
+        account.counts[reason] += 1
+        live = account.live_bytes + nbytes
+        account.live_bytes = live
+        if live > account.peak_bytes:
+            account.peak_bytes = live
+        account = account.parent
+    return record
+
+
+def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:
+    """Take over a fresh array that a library call returned, as one allocation.
+
+    The array must own its data and have no base: anything else could share memory with
+    the outside, and no reason would be true of it.
+
+    Raises:
+        InternalError: the array is not fresh (a kernel row is declared wrongly).
+
+    Cost: one provider call (accounting), one event; no copy.
+    """
+    if array.base is not None or not array.flags.owndata:
+        raise InternalError(
+            operation=operation,
+            argument="kernel",
+            found="a library result that does not own its memory",
+            fix="declare the row as a kernel that writes its outputs",
+        )
+    account: Account | None = state.account
+    reason = state.reason
+    assert account is not None
+    if account.slow:
+        account.refuse("allocation", ALLOCATION_REASONS[reason], operation, aval)
+        account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
+    aval.device.adopted(aval.nbytes)
+    while account is not None:
+        account.counts[reason] += 1
+        account.live_bytes += aval.nbytes
+        if account.live_bytes > account.peak_bytes:
+            account.peak_bytes = account.live_bytes
+        account = account.parent
+    return ValueRecord(array, aval, state.account)
+
+
+def _copy(
+    source: Any, aval: Aval, allocation: int, copy: int, operation: str
+) -> ValueRecord:
+    state = STATE.get()
+    if state.account.slow:
+        state.account.refuse("copy", COPY_REASONS[copy], operation, aval)
+    record = allocate(State(state.account, allocation, None), aval, operation)
+    record.aval.device.write(record.array, source)
+    state.account.copied(copy, operation, aval)
+    return record
+
+
+def duplicate(source: Any, aval: Aval, operation: str) -> ValueRecord:
+    """An explicit copy on the same device: one `ExplicitDuplicate` and its destination.
+
+    Cost: allocates and copies `aval.nbytes`; waits for the source on asynchronous lanes.
+    """
+    return _copy(source, aval, DUPLICATE_DESTINATION, EXPLICIT_DUPLICATE, operation)
+
+
+def transfer(source: Any, aval: Aval, operation: str) -> ValueRecord:
+    """A copy from another place (outside memory, another device): one `Transfer`.
+
+    Cost: allocates and copies `aval.nbytes`.
+    """
+    return _copy(source, aval, TRANSFER_DESTINATION, TRANSFER, operation)
+
+
+def overwrite(target: np.ndarray[Any, Any], source: Any, operation: str) -> None:
+    """Copy bytes into memory that exists already: a copy event, no allocation event."""
+    state = STATE.get()
+    aval = aval_of(target.shape, target.dtype, None)
+    if state.account.slow:
+        state.account.refuse("copy", COPY_REASONS[EXPLICIT_DUPLICATE], operation, aval)
+    np.copyto(target, source)
+    state.account.copied(EXPLICIT_DUPLICATE, operation, aval)
+
+
+def duplicate_storage(
+    source: np.ndarray[Any, Any], device: Any, operation: str
+) -> tuple[OwnedStorage, np.ndarray[Any, Any]]:
+    """`duplicate` for a storage-level view: a new owner and the array over it."""
+    aval = aval_of(source.shape, source.dtype, device)
+    return duplicate(source, aval, operation).into_tensor()._unseat(operation)

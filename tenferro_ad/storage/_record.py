@@ -1,0 +1,294 @@
+"""Value records: the inline form of one retained value (contract G7, `AdValueRecord`).
+
+A `ValueRecord` made by an operation *is* record, container, one-owner group, owner, claim
+and descriptor at once; a second value over the same root (a view) moves the root into a
+`RetentionContainer` that both records hold, and asking for the separate nouns
+(`container.group()`, `into_tensor`) builds them from exactly these facts. Nothing
+observable depends on which form a value has.
+
+Lifetime: whoever needs the bytes holds the record (or the container) directly; when the
+last direct holder is gone the root is released, once. Uniqueness: holders also leave
+tokens, and only tokens answer `is_unique`. A token list gives exact counts with or without
+the interpreter lock, because `append` and `pop` are atomic and an empty `pop` can only
+mean "last".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+import numpy as np
+
+from .._aval import Aval
+from .._ledger import Account
+from ..errors import BorrowConflictError, ExtractError
+from ._group import AllocationGroup, DescriptorSlot
+from ._root import OwnedStorage
+from ._tensor import Tensor
+
+Buffer = Any  # a NumPy array on host providers, the provider's buffer object elsewhere
+
+# From this size on roots come from, and return to, the provider's pool.
+POOLED_FROM: Final = 65_536
+
+
+def _release_root(account: Account, device: Any, buffer: Buffer, nbytes: int) -> None:
+    account.release(nbytes)
+    if nbytes >= POOLED_FROM:
+        device.give_back(buffer)
+
+
+@final
+class RetentionContainer:
+    """Owns the root of one or more records; directly held by each of them.
+
+    Holds the root inline until `group()` builds the `AllocationGroup`; from then on the
+    group owns it.
+    """
+
+    __slots__ = (
+        "_account",
+        "_array",
+        "_device",
+        "_group",
+        "_nbytes",
+        "_slots",
+        "tokens",
+    )
+
+    def __init__(self, array: Buffer, device: Any, nbytes: int, account: Any) -> None:
+        self._array = array
+        self._device = device
+        self._nbytes = nbytes
+        self._account: Account | None = account
+        self._group: AllocationGroup | None = None
+        # Append-only, like the group's descriptor slots that it becomes.
+        self._slots: list[Any] = []
+        self.tokens: list[None] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the root that this container pins."""
+        return self._nbytes
+
+    @property
+    def is_borrowed(self) -> bool:
+        """A view or an exported array reads the container's group."""
+        return self._group is not None and self._group._cell.outstanding is not None
+
+    def __del__(self) -> None:
+        account = self._account
+        if account is not None:
+            self._account = None
+            _release_root(account, self._device, self._array, self._nbytes)
+
+    def append(self, array: Buffer) -> int:
+        """Add a descriptor over the container's root; `array` views that root."""
+        if self._group is not None:
+            self._slots.append(self._group._append_array(array))
+        else:
+            self._slots.append(array)
+        return len(self._slots) - 1
+
+    def vacate(self, slot: int) -> None:
+        """A record is gone: its descriptor entry stays vacant for good."""
+        entry = self._slots[slot]
+        self._slots[slot] = None
+        if self._group is not None and entry is not None and not self._group.is_moved:
+            self._group._remove_unborrowed(entry)
+
+    def group(self) -> AllocationGroup:
+        """The group that owns the root: built on first use, the same object afterwards.
+
+        Cost: metadata only; no storage allocation, copy or provider call.
+        """
+        if self._group is None:
+            if self._account is None:
+                raise ExtractError(
+                    operation="group",
+                    argument="value",
+                    found="a value that was moved out",
+                    fix="use the tensor that `into_value` returned",
+                )
+            live = [i for i, a in enumerate(self._slots) if a is not None]
+            storage = OwnedStorage._from_allocation(
+                self._device, self._array, self._account
+            )
+            group, slots = AllocationGroup._from_arrays(
+                storage, [self._slots[i] for i in live]
+            )
+            for i, slot in zip(live, slots, strict=True):
+                self._slots[i] = slot
+            self._group = group
+            self._account = None
+        return self._group
+
+    def slot(self, index: int) -> DescriptorSlot:
+        """The group's slot of record entry `index`."""
+        self.group()
+        found = self._slots[index]
+        assert isinstance(found, DescriptorSlot)
+        return found
+
+    def take(self, index: int, array: Buffer) -> Tensor:
+        """Move the owner out for record entry `index`; the caller proved uniqueness."""
+        if self._group is not None:
+            slot = self._slots[index]
+            tensor = self._group.try_extract(slot)
+            self._slots[index] = None
+            return tensor
+        others = sum(a is not None for a in self._slots) - 1
+        if others:
+            raise ExtractError(
+                operation="into_value",
+                argument="value",
+                found=f"{others} other descriptor(s) on the same allocation",
+                fix="drop them first, or use `duplicate_value()`",
+            )
+        account, self._account = self._account, None
+        storage = OwnedStorage._from_allocation(self._device, self._array, account)
+        self._array = None
+        return Tensor._seat(storage, array)
+
+
+@final
+class ValueRecord:
+    """One value: bytes, aval and who holds it. See the module text."""
+
+    __slots__ = ("account", "array", "aval", "home", "slot", "tokens")
+
+    def __init__(self, array: Buffer, aval: Aval, account: Any) -> None:
+        self.array = array
+        self.aval = aval
+        self.account: Account | None = account
+        self.tokens: list[None] = []
+        self.home: RetentionContainer | None = None
+
+    def __del__(self) -> None:
+        home = self.home
+        if home is not None:
+            if home.tokens:
+                try:
+                    home.tokens.pop()
+                except IndexError:
+                    return
+                home.vacate(self.slot)
+        else:
+            account = self.account
+            if account is not None:
+                aval = self.aval
+                n = aval.nbytes
+                if account.slow:
+                    account.release(n)
+                else:  # the same, without a call: this runs once for every output
+                    while account is not None:
+                        account.released += 1
+                        account.live_bytes -= n
+                        account = account.parent
+                if n >= POOLED_FROM:
+                    aval.device.give_back(self.array)
+
+    @property
+    def is_rootless(self) -> bool:
+        """A Python scalar seen as a value: no root, no event."""
+        return self.account is None and self.home is None
+
+    @property
+    def root_nbytes(self) -> int:
+        """Bytes of the root this value pins (a one-element slice pins all of it)."""
+        if self.home is not None:
+            return self.home.nbytes
+        return 0 if self.account is None else self.aval.nbytes
+
+    @property
+    def is_unique(self) -> bool:
+        """No other holder of the record and no other record on its container."""
+        return not self.tokens and (self.home is None or not self.home.tokens)
+
+    def container(self) -> RetentionContainer:
+        """The container that holds the root; made from the inline form on first use.
+
+        Cost: one small object; no storage allocation, copy or provider call.
+        """
+        home = self.home
+        if home is None:
+            aval = self.aval
+            home = RetentionContainer(
+                self.array, aval.device, aval.nbytes, self.account
+            )
+            self.slot = home.append(self.array)
+            self.account = None
+            self.home = home
+        return home
+
+    def derive(self, array: Buffer, aval: Aval) -> ValueRecord:
+        """Another record over the same root: a second descriptor, never a second owner."""
+        if self.account is None and self.home is None:
+            return ValueRecord(array, aval, None)
+        home = self.container()
+        home.tokens.append(None)
+        record = ValueRecord(array, aval, None)
+        record.slot = home.append(array)
+        record.home = home
+        return record
+
+    def into_tensor(self) -> Tensor:
+        """Move the owner out; the caller proved `is_unique`. The record is empty after.
+
+        Raises:
+            ExtractError: the group holds another descriptor on that allocation.
+            BorrowConflictError: a guard or an exported array still reads the value.
+        """
+        home = self.home
+        if home is not None:
+            tensor = home.take(self.slot, self.array)
+            self.home = None
+        else:
+            account, self.account = self.account, None
+            storage = OwnedStorage._from_allocation(
+                self.aval.device, self.array, account
+            )
+            tensor = Tensor._seat(storage, self.array)
+        self.array = None
+        return tensor
+
+
+def record_of(tensor: Tensor, aval: Aval, operation: str) -> ValueRecord:
+    """Move a tensor in: the reverse of `into_tensor`. No event, no copy.
+
+    A tensor whose storage is a part of a root, or whose layout is not the whole of it,
+    keeps its storage in a container.
+    """
+    storage, array = tensor._unseat(operation)
+    moved = storage._into_allocation()
+    if moved is not None:
+        device, allocation, account = moved
+        if allocation is array or (
+            isinstance(array, np.ndarray)
+            and array.nbytes == allocation.nbytes
+            and array.flags.c_contiguous
+        ):
+            return ValueRecord(array, aval, account)
+        home = RetentionContainer(allocation, device, allocation.nbytes, account)
+    else:
+        group, slots = AllocationGroup._from_arrays(storage, [array])
+        home = RetentionContainer(None, aval.device, storage.nbytes, None)
+        home._group = group
+        home._slots = list(slots)
+        record = ValueRecord(array, aval, None)
+        record.home, record.slot = home, 0
+        return record
+    record = ValueRecord(array, aval, None)
+    record.slot = home.append(array)
+    record.home = home
+    return record
+
+
+__all__ = [
+    "POOLED_FROM",
+    "BorrowConflictError",
+    "Buffer",
+    "RetentionContainer",
+    "ValueRecord",
+    "record_of",
+]

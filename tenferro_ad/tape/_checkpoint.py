@@ -1,0 +1,235 @@
+"""Checkpoint regions: a stored sub-program that backward runs again (contract G7).
+
+A region keeps its boundary (inputs and outputs) and nothing inside. `RegionCall` is the one
+equation that outer recordings see. Its reverse rule replays the program from the retained
+inputs, under the reason `CheckpointRecomputeOutput`, into a recording of its own, and
+sweeps that; equations whose outputs no rule reads are not run again.
+
+Source of the idea: A. Griewank, Optim. Methods Softw. 1 (1992); T. Chen et al.,
+arXiv:1604.06174.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from .._aval import Aval
+from .._ledger import RECOMPUTE_OUTPUT, STATE, State
+from ..errors import CheckpointMismatchError
+from ..ops import Evaluator, Program
+from ._backward import sweep
+from ._record import TapeRecord
+
+
+class RegionOp:
+    """What stands where other equations have an `Op`."""
+
+    __slots__ = ("is_select",)
+    name: Final = "checkpoint"
+    params: Final = ()
+    variadic: Final = True
+    args: Final = ("inputs",)
+    outs: Final = ("outputs",)
+
+    def __init__(self, is_select: bool) -> None:
+        self.is_select = is_select
+
+
+class RegionCall:
+    """One run of a checkpointed region, as outer recordings see it."""
+
+    is_differentiable: Final = True
+    params: Final = ()
+
+    def __init__(
+        self, program: Program, digests: dict[int, bytes] | None = None
+    ) -> None:
+        self.program = program
+        self.digests = digests
+        self.op = RegionOp(any(e.call.op.is_select for e in program.equations))
+        avals = program.avals
+        self.ins: tuple[Aval, ...] = tuple(avals[v] for v in program.inputs)
+        self.outs: tuple[Aval, ...] = tuple(avals[v] for v in program.outputs)
+        self._specs: dict[int, RegionSpec] = {}
+
+    def spec(self, mask: int) -> RegionSpec:
+        found = self._specs.get(mask)
+        if found is None:
+            found = self._specs[mask] = RegionSpec(self, mask)
+        return found
+
+    def run(self, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
+        """Compute the outputs again, keeping nothing."""
+        values = dict(zip(self.program.inputs, inputs, strict=True))
+        last = _last_uses(self.program)
+        for number, eq in enumerate(self.program.equations):
+            outs = _compute(F, eq.call, [values[v] for v in eq.ins])
+            values.update(zip(eq.outs, outs, strict=True))
+            for v in set(eq.ins):
+                if last[v] == number:
+                    del values[v]
+        return [values[v] for v in self.program.outputs]
+
+    def push(
+        self, F: Evaluator, tangents: Sequence[Any], values: Sequence[Any]
+    ) -> list[Any]:
+        """Tangents of the outputs: the region runs again beside its tangents."""
+        prog = self.program
+        primal = dict(zip(prog.inputs, values, strict=False))
+        tangent = dict(zip(prog.inputs, tangents, strict=True))
+        for eq in prog.equations:
+            ins = [primal[v] for v in eq.ins]
+            outs = _compute(F, eq.call, ins)
+            ts = [tangent.get(v) for v in eq.ins]
+            if any(t is not None for t in ts):
+                pushed = eq.call.push(F, ts, [*ins, *outs])
+                tangent.update(zip(eq.outs, pushed, strict=True))
+            primal.update(zip(eq.outs, outs, strict=True))
+        return [tangent.get(v) for v in prog.outputs]
+
+
+def _compute(F: Evaluator, call: Any, ins: list[Any]) -> list[Any]:
+    if isinstance(call, RegionCall):
+        return call.run(F, ins)
+    fn = F[call.op]
+    result = fn(ins, *call.params) if call.op.variadic else fn(*ins, *call.params)
+    return [result] if len(call.outs) == 1 else list(result)
+
+
+def _last_uses(program: Program) -> dict[int, int]:
+    last: dict[int, int] = {}
+    for number, eq in enumerate(program.equations):
+        for v in eq.ins:
+            last[v] = number
+    for v in program.outputs:
+        last[v] = len(program.equations)
+    return last
+
+
+class RegionSpec:
+    """The reverse rule of a region for the tracked inputs in `mask`.
+
+    Keeps every input and every output: the contract's boundary.
+    """
+
+    direct: Final = ((-1, None), (-1, None))
+
+    def __init__(self, call: RegionCall, mask: int) -> None:
+        prog = call.program
+        n = len(prog.inputs)
+        self.call, self.mask = call, mask
+        self.n_out = len(prog.outputs)
+        self.tracked = tuple(i for i in range(n) if mask >> i & 1)
+        self.saves = (*range(n), *(~j for j in range(self.n_out)))
+        self.names = (
+            *(f"input {i}" for i in range(n)),
+            *(f"output {j}" for j in range(self.n_out)),
+        )
+        # Which variables depend on a tracked input, and which values some rule reads.
+        tracked = {prog.inputs[i] for i in self.tracked}
+        self._masks: list[int] = []
+        for eq in prog.equations:
+            m = sum(1 << k for k, v in enumerate(eq.ins) if v in tracked)
+            if not eq.call.is_differentiable:
+                m = 0
+            self._masks.append(m)
+            if m:
+                tracked.update(eq.outs)
+        needed: set[int] = set()
+        self._run: list[bool] = [False] * len(prog.equations)
+        for number in range(len(prog.equations) - 1, -1, -1):
+            eq, m = prog.equations[number], self._masks[number]
+            if m:
+                needed.update(
+                    eq.outs[~s] if s < 0 else eq.ins[s] for s in eq.call.spec(m).saves
+                )
+            if call.digests is not None or any(v in needed for v in eq.outs):
+                self._run[number] = True
+                needed.update(eq.ins)
+        self._last = _last_uses(prog)
+
+    def pull(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._pull(F, ct, saved, strong=False)
+
+    def strong(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._pull(F, ct, saved, strong=True)
+
+    def _pull(
+        self, F: Evaluator, ct: Any, saved: tuple[Any, ...], *, strong: bool
+    ) -> tuple[Any, ...]:
+        prog = self.call.program
+        cts = ct if self.n_out > 1 else (ct,)
+        state = STATE.get()
+        token = STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level))
+        try:
+            tape, nodes = self._replay(F, saved[: len(prog.inputs)])
+        finally:
+            STATE.reset(token)
+        seeds: dict[int, Any] = {}
+        for v, c in zip(prog.outputs, cts, strict=True):
+            if c is not None and v in nodes:
+                at = nodes[v]
+                seeds[at] = F.add(seeds[at], c) if at in seeds else c
+        if not seeds:
+            return (None,) * len(self.tracked)
+        found = sweep(tape, seeds, F, strong=strong, materialise=False)
+        return tuple(found.get(nodes[prog.inputs[i]]) for i in self.tracked)
+
+    def _replay(
+        self, F: Evaluator, inputs: tuple[Any, ...]
+    ) -> tuple[TapeRecord, dict[int, int]]:
+        """Run the region again, recording it."""
+        prog = self.call.program
+        values: dict[int, Any] = dict(zip(prog.inputs, inputs, strict=True))
+        tape = TapeRecord()
+        nodes = {
+            prog.inputs[i]: tape.leaf(None, self.call.ins[i]) for i in self.tracked
+        }
+        for number, eq in enumerate(prog.equations):
+            if self._run[number]:
+                outs = _compute(F, eq.call, [values[v] for v in eq.ins])
+                self._verify(number, eq.call, outs)
+                values.update(zip(eq.outs, outs, strict=True))
+            m = self._masks[number]
+            if m:
+                spec = eq.call.spec(m)
+                base = tape.append(
+                    spec,
+                    tuple(nodes[eq.ins[k]] for k in spec.tracked),
+                    tuple(
+                        values[eq.outs[~s] if s < 0 else eq.ins[s]] for s in spec.saves
+                    ),
+                )
+                nodes.update((v, base + k) for k, v in enumerate(eq.outs))
+            for v in {*eq.ins, *eq.outs}:
+                if self._last.get(v, -1) <= number:
+                    values.pop(v, None)
+        return tape, nodes
+
+    def _verify(self, number: int, call: Any, outs: list[Any]) -> None:
+        digests = self.call.digests
+        if digests is None or number not in digests:
+            return
+        if digest(outs) != digests[number]:
+            raise CheckpointMismatchError(
+                operation=call.op.name,
+                argument=f"equation {number} of the region",
+                found="another result on recompute than in the forward pass",
+                fix="make the region deterministic and leave memory that it reads "
+                "unchanged until backward",
+                expected=digests[number].hex(),
+                seen=digest(outs).hex(),
+            )
+
+
+def digest(values: Sequence[Any]) -> bytes:
+    """A fingerprint of the exact bytes of some values."""
+    h = hashlib.blake2b(digest_size=16)
+    for value in values:
+        record = getattr(value, "record", value)
+        h.update(np.ascontiguousarray(record.array).view(np.uint8).data)
+    return h.digest()
