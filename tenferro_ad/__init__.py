@@ -1,4 +1,5 @@
 """Automatic differentiation that knows where every byte goes."""
 from ._ledger import ledger, forbid
 from .engine import *
-from .engine import HANDLES, EagerTensor, asarray, variable, Tape
+from .engine import HANDLES, EagerTensor, asarray, variable, Tape, checkpoint, grad, hvp, jvp, stop_gradient, value_and_grad, vjp
+from . import errors

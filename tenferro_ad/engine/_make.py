@@ -69,6 +69,11 @@ def asarray(
     )
 
 
+def as_tensor(x: Any) -> EagerTensor:
+    """`x` itself if it is a tensor, else a constant made of it (see `asarray`)."""
+    return x if type(x) is EagerTensor else asarray(x)
+
+
 def _moved(tensor: Tensor) -> EagerTensor:
     shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
     return EagerTensor(

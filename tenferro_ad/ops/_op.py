@@ -392,8 +392,13 @@ class Op:
                 e = push(expr, name, kinds[i], keep_out=row)
             made = None
             if e is not None:
-                names = variables(e)
-                names = ("ct", *sorted(n for n in names if n != "ct"))
+                # `ct` is the cotangent of whoever differentiates next: rename ours.
+                own = "g"
+                while own in self.args:
+                    own += "g"
+                kind = out_kind if mode == "pull" else kinds[i]
+                e = substitute(e, {"ct": var(own, kind)})
+                names = (own, *sorted(n for n in variables(e) if n != own))
                 suffix = "" if mode == "jvp" else (".strong" if strong else "")
                 made = elementwise(
                     f"{self.name}.{'vjp' if mode == 'pull' else 'jvp'}.{name}{suffix}",
@@ -549,7 +554,15 @@ def elementwise(
         kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in ins)
         return shape, expr_dtype(op.expr_of(kinds), dict(zip(args, ins, strict=True)))
 
-    op = Op(name, args, infer=infer, kernel=Elementwise(expr), is_select=is_select)
+    # A derivative kernel may read an operand called `out`, the value it belongs to.
+    op = Op(
+        name,
+        args,
+        infer=infer,
+        kernel=Elementwise(expr),
+        outs=("value",) if "out" in args else ("out",),
+        is_select=is_select,
+    )
     return op
 
 

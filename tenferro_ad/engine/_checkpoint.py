@@ -1,0 +1,211 @@
+"""`ta.checkpoint`: run a function now, keep only its boundary, run it again in backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import optree
+
+from .._ledger import STATE, State
+from ..errors import InvalidArgumentError
+from ..ops import Call, Equation, Program
+from ..storage import ValueRecord
+from ..tape import RegionCall, digest
+from ._dispatch import Chain, chain_of, emit, handles, value_at
+from ._eager import EagerTensor
+from ._make import as_tensor
+from ._transforms import flatten, relinked
+
+
+class _Immortal:
+    """Live counts of a region's nodes: they live as long as the region's call."""
+
+    __slots__ = ()
+
+    def __getitem__(self, node: int) -> int:
+        return 2
+
+    def __setitem__(self, node: int, count: int) -> None:
+        """Nothing to count."""
+
+
+class RegionRecord:
+    """What handles inside a region link to; holds the program, no values but inputs."""
+
+    __slots__ = ("has_select", "inputs", "known", "live", "program")
+
+    def __init__(self) -> None:
+        self.live: _Immortal | None = _Immortal()
+        self.program = Program()
+        # Inputs in order: record and what the levels outside know of it. `known` finds an
+        # input again by its record; the inputs hold those records, so ids stay unique.
+        self.inputs: list[tuple[EagerTensor, ValueRecord, Chain]] = []
+        self.known: dict[int, int] = {}
+        self.has_select = False
+
+    def capture(self, record: ValueRecord, chain: Chain) -> int:
+        """The variable of a value from outside; it becomes an input of the region."""
+        found = self.known.get(id(record))
+        if found is None:
+            found = self.program.variable(record.aval)
+            self.program.inputs.append(found)
+            self.inputs.append((value_at(record, chain, bare=False), record, chain))
+            self.known[id(record)] = found
+        return found
+
+    def keep(self, node: int) -> None:
+        """Nodes are never given up one by one."""
+
+    drop = keep
+    clear = keep
+
+    def leaf(self, token: Any, aval: Any) -> int:
+        return -1
+
+
+class RegionLevel:
+    """Records every equation of the region, tracked or not; opaque to levels outside."""
+
+    __slots__ = ("core", "digests", "outer")
+    opaque: Final = True
+    records_all: Final = True
+    is_simple: Final = False
+    watches: Final = False
+
+    def __init__(self, core: RegionRecord, outer: Any, verify: bool) -> None:
+        self.core = core
+        self.outer = outer
+        self.digests: dict[int, bytes] | None = {} if verify else None
+
+    def note(
+        self,
+        call: Call,
+        nodes: list[int],
+        records: tuple[ValueRecord, ...],
+        chains: list[Chain],
+        outs: list[ValueRecord],
+        above: list[Chain],
+    ) -> list[int]:
+        core = self.core
+        program = core.program
+        ins = tuple(
+            n if n >= 0 else core.capture(r, c)
+            for n, r, c in zip(nodes, records, chains, strict=True)
+        )
+        made = tuple(program.variable(a) for a in call.outs)
+        if self.digests is not None:
+            self.digests[len(program.equations)] = digest(outs)
+        program.equations.append(Equation(call, ins, made))
+        core.has_select = core.has_select or call.op.is_select
+        return list(made)
+
+
+def checkpoint(
+    f: Callable[..., Any],
+    *,
+    verify: Literal["bitwise"] | None = None,
+) -> Callable[..., Any]:
+    """`f`, keeping only inputs and outputs of each call for backward.
+
+    Backward runs the region again from the retained inputs (closed-over values are inputs
+    too); fresh buffers of that run are `CheckpointRecomputeOutput`s. Keyword arguments and
+    non-tensor arguments are passed through.
+
+    Args:
+        f: any function of tensors and pytrees of tensors; must not depend on values that
+            change between forward and backward.
+        verify: "bitwise" compares every recomputed value with the forward pass.
+
+    Raises (in backward):
+        CheckpointMismatchError: with `verify`, names the first operation that differs.
+
+    Cost: no memory for interior values between forward and backward; one more forward
+        run of the equations whose values rules read; `verify` hashes every value.
+    """
+    if verify not in (None, "bitwise"):
+        raise InvalidArgumentError(
+            operation="checkpoint",
+            argument="verify",
+            found=f"{verify!r}",
+            fix='use "bitwise" or None',
+        )
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        state = STATE.get()
+        outer = state.level
+        if outer is None:
+            return f(*args, **kwargs)
+        core = RegionRecord()
+        leaves, treedef = flatten((args, kwargs))
+        inner = []
+        for x in leaves:
+            if isinstance(x, EagerTensor):
+                var = core.capture(x.record, chain_of(x))
+                x = relinked(x, core, var)
+                x = EagerTensor(_held(x), core, var, None)
+            inner.append(x)
+        level = RegionLevel(core, outer, verify is not None)
+        inner_args, inner_kwargs = optree.tree_unflatten(treedef, inner)
+        del inner
+        token = STATE.set(State(state.account, state.reason, level))
+        try:
+            result = f(*inner_args, **inner_kwargs)
+        finally:
+            STATE.reset(token)
+            core.live = None
+        del inner_args, inner_kwargs
+        return _close(core, level, outer, result)
+
+    return checkpointed
+
+
+def _held(x: EagerTensor) -> ValueRecord:
+    record = x.record
+    record.tokens.append(None)
+    return record
+
+
+def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> Any:
+    """Turn the finished region into one equation of the levels outside."""
+    leaves, treedef = flatten(result)
+    outs = [as_tensor(y) for y in leaves]
+    program = core.program
+    at: list[int | None] = []
+    for y in outs:
+        link = y._link
+        at.append(y._node if link is core else None)
+    # Each produced variable is one output of the region, however often it is returned;
+    # inputs and captured values that are returned pass by unchanged.
+    produced = list(
+        dict.fromkeys(v for v in at if v is not None and v not in program.inputs)
+    )
+    program.outputs = tuple(produced)
+    records = {v: y.record for v, y in zip(at, outs, strict=True) if v is not None}
+    made: dict[int, EagerTensor] = {}
+    if produced:
+        call = RegionCall(program, level.digests)
+        out_records = [records[v] for v in produced]
+        chains = emit(
+            outer,
+            call,  # type: ignore[arg-type]
+            tuple(r for _, r, _ in core.inputs),
+            [c for _, _, c in core.inputs],
+            out_records,
+        )
+        for r in out_records:
+            r.tokens.append(None)
+        made = dict(zip(produced, handles(out_records, chains), strict=True))
+    final: list[Any] = []
+    for y, v in zip(outs, at, strict=True):
+        if v is None:
+            final.append(y)
+        elif v in made:
+            final.append(made[v])
+        else:
+            final.append(core.inputs[program.inputs.index(v)][0])
+    return optree.tree_unflatten(treedef, final)
+
+
