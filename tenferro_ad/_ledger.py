@@ -150,9 +150,7 @@ class Account:
         account: Account | None = self
         while account is not None:
             if account.groups is not None:
-                account.groups[
-                    (kind, reason, operation, aval.shape, dtype, where)
-                ] += 1
+                account.groups[(kind, reason, operation, aval.shape, dtype, where)] += 1
             if account.events is not None:
                 account.events.append(
                     Event(
@@ -369,7 +367,7 @@ class LedgerScope:
 
     def to_json(self) -> str:
         """The same facts as JSON, for `python -m tenferro_ad ledger diff`."""
-        groups = self._account.groups or {}
+        groups = self._account.groups or Counter()
         return json.dumps(
             {
                 "allocations": dict(sorted(self.allocations.items())),

@@ -18,7 +18,7 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import BASE, State
 from ..errors import AllocationLimitError, InternalError, UnsupportedError
-from ..ops import Call, Elementwise, Library, Op, View, Write
+from ..ops import Call, Elementwise, ElementwiseOp, Library, Op, View, Write
 from ..storage import POOLED_FROM, ValueRecord, adopt, allocate, duplicate
 from ._numpy_printer import Printed, print_numpy
 
@@ -111,6 +111,8 @@ class CpuDevice:
 
     def give_back(self, buffer: Array) -> None:
         """A released root of at least `POOLED_FROM` bytes returns to the pool."""
+        if buffer.nbytes < POOLED_FROM:
+            return
         raw = buffer.base if buffer.base is not None else buffer
         if raw.dtype != np.uint8 or raw.ndim != 1 or raw.nbytes % _PAGE:
             return  # adopted from a library: its own allocator takes it back
@@ -134,6 +136,9 @@ class CpuDevice:
             raise AllocationLimitError(
                 operation="allocate",
                 argument="nbytes",
+                engine=self.name,
+                nbytes=nbytes,
+                limit=self._limit,
                 found=f"{nbytes} bytes with {BASE.live_bytes} live of {self._limit}",
                 fix="free values, checkpoint a region, or raise the limit",
             )
@@ -186,12 +191,15 @@ def infer_call(
 
 def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in call.ins)
+    assert isinstance(call.op, ElementwiseOp)
     expr = call.op.expr_of(kinds)
     printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
     aval, name, run = call.out, call.op.name, printed.run
     scratch = printed.scratch_nbytes(aval.size)
     if scratch:
-        return Plan(call, _scratched(aval, name, run, scratch), printed.overwrite, scratch)
+        return Plan(
+            call, _scratched(aval, name, run, scratch), printed.overwrite, scratch
+        )
     match len(call.ins):
         case 1:
 
@@ -279,5 +287,3 @@ def _plan_library(call: Call, kernel: Library) -> Plan:
         )
 
     return Plan(call, execute)
-
-

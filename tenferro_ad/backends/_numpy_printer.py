@@ -184,7 +184,9 @@ class Printed:
 
     __slots__ = ("overwrite", "run", "temps")
 
-    def __init__(self, run: Run, overwrite: Run, temps: Sequence[np.dtype[Any]]) -> None:
+    def __init__(
+        self, run: Run, overwrite: Run, temps: Sequence[np.dtype[Any]]
+    ) -> None:
         self.run, self.overwrite, self.temps = run, overwrite, tuple(temps)
 
     def scratch_nbytes(self, size: int) -> int:
@@ -278,9 +280,7 @@ def _body(
             target = _take(free, register_dtype, temps, dtypes[node], None)
         if not may_alias:
             free.extend(names[a] for a in dying)
-        operands = [
-            _operand(a, node, names, dtypes, space) for a in node.args
-        ]
+        operands = [_operand(a, node, names, dtypes, space) for a in node.args]
         lines.append(f"f_{node.fn}({', '.join(operands)}, {target})")
         names[node] = target
     if moved:

@@ -207,5 +207,3 @@ def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> A
         else:
             final.append(core.inputs[program.inputs.index(v)][0])
     return optree.tree_unflatten(treedef, final)
-
-

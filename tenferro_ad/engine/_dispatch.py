@@ -120,9 +120,7 @@ def emit(
     if all(n < 0 for n in here):
         return above
     nodes = level.note(call, here, records, rest, outs, above)
-    return [
-        (core, n, a) if n >= 0 else a for n, a in zip(nodes, above, strict=True)
-    ]
+    return [(core, n, a) if n >= 0 else a for n, a in zip(nodes, above, strict=True)]
 
 
 def handles(outs: list[ValueRecord], chains: list[Chain]) -> list[EagerTensor]:

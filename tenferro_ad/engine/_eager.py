@@ -7,8 +7,7 @@ authority; `into_value` moves the owner out when nobody else holds the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 
@@ -21,11 +20,8 @@ from ..errors import (
     TracedConversionError,
     UseAfterMoveError,
 )
-from ..ops import OPS, Op
 from ..storage import Tensor, TensorView, ValueRecord, duplicate
-
-# Filled by `_dispatch`: the one seam that every operation on handles passes.
-APPLY: Final[dict[str, Callable[..., Any]]] = {}
+from ..tape import Leaf
 
 
 @final
@@ -117,6 +113,18 @@ class EagerTensor:
                 return False
             link, _, outer = outer
         return False
+
+    @property
+    def leaf(self) -> Any:
+        """The bare token of a variable (what gradients are keyed by), or None."""
+        link, outer = self._link, self._outer
+        while link is not None:
+            if type(link) is Leaf:
+                return link
+            if outer is None:
+                return None
+            link, _, outer = outer
+        return None
 
     def _live(self, operation: str) -> ValueRecord:
         record: ValueRecord | None = self._rec
@@ -304,8 +312,7 @@ class EagerTensor:
         aval = record.aval
         with np.printoptions(threshold=20, edgeitems=3):
             body = np.array2string(record.array, separator=", ", prefix="tensor(")
-        mark = ", variable" if self._link is not None and self._node < 0 else ""
-        mark = ", tracked" if self.is_tracked else mark
+        mark = ", tracked" if self.is_tracked else ", variable" if self.leaf else ""
         return f"tensor({body}, shape={aval.shape}, dtype={aval.dtype}{mark})"
 
     def __reduce__(self) -> NoReturn:
@@ -370,9 +377,3 @@ class ValueGuard:
 
     def __del__(self) -> None:
         self.close()
-
-
-def op_of(name: str) -> Op:
-    return OPS[name]
-
-

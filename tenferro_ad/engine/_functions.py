@@ -12,8 +12,17 @@ def tanh(x: Any) -> EagerTensor:
     return HANDLES.tanh(x)
 
 
-def exp(x): return HANDLES.exp(x)
-def sqrt(x): return HANDLES.sqrt(x)
-def where(c, x, y): return HANDLES.select(c, x, y)
+def exp(x):
+    return HANDLES.exp(x)
+
+
+def sqrt(x):
+    return HANDLES.sqrt(x)
+
+
+def where(c, x, y):
+    return HANDLES.select(c, x, y)
+
+
 def sum(x, axis=None, keepdims=False):
     return HANDLES.sum(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)

@@ -65,9 +65,7 @@ class Tape:
                 found="a tape that began under other tapes, or is open already",
                 fix="use one `with` block for a tape, or `tape.attach()` in a thread",
             )
-        self._tokens.append(
-            STATE.set(State(state.account, state.reason, self._level))
-        )
+        self._tokens.append(STATE.set(State(state.account, state.reason, self._level)))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -229,7 +227,9 @@ def run_sweep(
     """
     if outer is None:
         records = {node: ct.record for node, ct in seeds.items()}
-        return {n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()}
+        return {
+            n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()
+        }
     state = STATE.get()
     token = STATE.set(State(state.account, state.reason, outer))
     try:
@@ -292,5 +292,3 @@ def wrap(record: ValueRecord, handle: Any) -> EagerTensor:
 
 def _tree(params: Any, fn: Any) -> Any:
     return optree.tree_map(fn, params, none_is_leaf=False, namespace="tenferro_ad")
-
-

@@ -214,9 +214,7 @@ def value_and_grad(
                         "takes any arrays and returns a pytree",
                     )
                 rec.core.leaf(token, x.aval)
-        out, aux = _scalar_output(
-            rec.call(f, args, kwargs), has_aux, "value_and_grad"
-        )
+        out, aux = _scalar_output(rec.call(f, args, kwargs), has_aux, "value_and_grad")
         value = rec.outside(out)
         if rec.node(out) is None:
             seed_of(out, None, "value_and_grad")

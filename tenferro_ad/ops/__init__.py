@@ -13,13 +13,12 @@ from ._op import (
     RuleSpec,
     View,
     Write,
-    elementwise,
     expand,
-    node_dtype,
     project,
     register,
 )
 from ._program import Equation, Program
+from ._scalar import ElementwiseOp, elementwise, node_dtype
 
 _ROWS = (_contractions, _movement, _reductions)
 
@@ -27,6 +26,7 @@ __all__ = [
     "OPS",
     "Call",
     "Elementwise",
+    "ElementwiseOp",
     "Equation",
     "Evaluator",
     "Expr",

@@ -15,7 +15,8 @@ import math
 from typing import Any, Final
 
 from ._expr import ZERO, Expr, call, conj, const, scalar_fn, select, var
-from ._op import INTEGER_CLOSED, Op, elementwise, register
+from ._op import Op, register
+from ._scalar import INTEGER_CLOSED, elementwise
 
 x, y, z, out, ct = (var(n) for n in ("x", "y", "z", "out", "ct"))
 _TWO_OVER_SQRT_PI: Final = 2.0 / math.sqrt(math.pi)
@@ -92,9 +93,7 @@ _row("log10", 1.0 / (x * math.log(10.0)), singular=True)
 _row("sqrt", 0.5 / out, singular=True)
 _row("rsqrt", -0.5 * (out * out * out), singular=True)
 _row("cbrt", 1.0 / (3.0 * (out * out)), singular=True)
-_binary(
-    "logaddexp", call("exp", x - out), call("exp", y - out), singular=True
-)
+_binary("logaddexp", call("exp", x - out), call("exp", y - out), singular=True)
 
 # ---- trigonometric and hyperbolic -----------------------------------------------------
 _row("sin", call("cos", x))
@@ -143,9 +142,7 @@ _row(
     ints=True,
 )
 # d sign(z) = (dz - sign(z)^2 conj(dz)) / (2 |z|); zero at the kink.
-_inv_abs = select(
-    call("equal", call("abs", x), 0.0), 0.0, 0.5 / call("abs", x)
-)
+_inv_abs = select(call("equal", call("abs", x), 0.0), 0.0, 0.5 / call("abs", x))
 _row(
     "sign",
     None,
@@ -187,12 +184,8 @@ _row(
     gate=(None, select(x, ct, 0.0), select(x, 0.0, ct)),
     ints=True,
 )
-_share_x = select(
-    call("greater", x, y), ct, select(call("equal", x, y), 0.5 * ct, 0.0)
-)
-_share_y = select(
-    call("greater", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0)
-)
+_share_x = select(call("greater", x, y), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
+_share_y = select(call("greater", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
 _binary("maximum", gate=(_share_x, _share_y), ints=True)
 _binary(
     "minimum",

@@ -260,5 +260,3 @@ def host_aval(array: np.ndarray[Any, Any], device: Any = None) -> Aval:
 def release_scalars() -> None:
     """Empty the scalar cache (tests that count objects)."""
     _scalars.clear()
-
-

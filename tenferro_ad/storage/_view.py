@@ -29,7 +29,7 @@ from ._access import (
     prepare_read,
 )
 from ._capability import StorageRef
-from ._descriptor import CheckedDescriptor
+from ._descriptor import CheckedDescriptor, host_array
 from ._provider import HostArray
 from ._root import AllocationSpan
 from ._traversal import (
@@ -195,6 +195,11 @@ class TensorView(MoveOnly):
             array = prepared.as_strided_array()
         prepared.close()
         return array
+
+    def _elements(self, operation: str) -> HostArray:
+        """Host elements for one kernel call inside the package; nothing is lent."""
+        root = self._live(operation)._ref_claim._root.value
+        return host_array(self._view_descriptor, root.allocation)
 
     def prepare_host(self) -> PreparedHostRead:
         """Consume the view and return host access, contiguous or strided.

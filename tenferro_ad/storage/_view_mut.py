@@ -27,6 +27,7 @@ from ._descriptor import (
     CheckedDescriptor,
     CheckedInjectiveDescriptor,
     check_injective,
+    host_array,
 )
 from ._disjoint import Request, prove_disjoint
 from ._layout import WriteInjectivityProof, inherit_injective
@@ -184,6 +185,18 @@ class TensorViewMut(MoveOnly):
             TensorViewMut._make(child, part.descriptor, part.injectivity)
             for child, part in zip(children, proven, strict=True)
         ]
+
+    def _elements(self, operation: str) -> HostArray:
+        """Host elements for one kernel call inside the package; nothing is lent."""
+        mut = self._live(operation)
+        self._whole(mut, operation)
+        self._injective(operation)
+        root = mut._mut_claim._root.value
+        return host_array(self._vm_descriptor, root.allocation)
+
+    @property
+    def _device(self) -> Any:
+        return self._vm_mut._mut_claim._root.value.provider.value.provider
 
     def write(self) -> HostArray:
         """A writable array over the same bytes; it holds the borrow while it lives.

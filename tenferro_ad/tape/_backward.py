@@ -47,9 +47,12 @@ def sweep(
     owned = bytearray(top)
     multi = tape.multi
     inplace = F.inplace
-    prepare = getattr(F, "prepare", None)
+    prepare: Any = getattr(F, "prepare", None)
     state = STATE.get()
     leaves: list[int] = []
+    kind: int
+    rule: Any
+    shares: Any
     for node, seed in seeds.items():
         cts[node] = seed
     for i in range(top - 1, -1, -1):
@@ -74,7 +77,6 @@ def sweep(
             own = 0
         else:
             cts[i] = None
-        shares: Any
         kind, rule = (spec.direct or prepare(spec))[strong] if inplace else _GENERAL
         if kind == 1:
             g = rule(state, ct, saved, own)
@@ -102,9 +104,9 @@ def sweep(
                 cts[j] = g
                 owned[j] = mine
             elif owned[j]:
-                F.add_into(held, g)  # type: ignore[attr-defined]
+                F.add_into(held, g)
             elif mine:
-                cts[j] = F.add_into(g, held)  # type: ignore[attr-defined]
+                cts[j] = F.add_into(g, held)
                 owned[j] = 1
             else:
                 cts[j] = F.add(held, g)

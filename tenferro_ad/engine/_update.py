@@ -1,0 +1,191 @@
+"""In-place change under exclusive access, and fused elementwise kernels.
+
+A handle gives no write authority. `exclusive` unwraps the containers of handles that nobody
+shares, lends one `TensorViewMut` for each, and seats the same handles again afterwards;
+either all of them are lent or nothing happened. `update` runs an elementwise kernel into
+such a view.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from .._ledger import STATE
+from ..errors import (
+    BorrowConflictError,
+    DTypeError,
+    InvalidArgumentError,
+    NotUniqueError,
+    ShapeError,
+)
+from ..ops import Expr, Op, call, elementwise, var
+from ..runtime import plan_of, scalar_record
+from ..storage import TensorView, TensorViewMut, ValueRecord
+from ._dispatch import HANDLES
+from ._eager import EagerTensor
+
+
+@contextmanager
+def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
+    """Exclusive access to the values of handles: `with ta.exclusive(w) as (m,): ...`.
+
+    Inside the block the handles are empty (using one raises `UseAfterMoveError`); after it
+    they hold the same values again. All or nothing.
+
+    Raises:
+        NotUniqueError: somebody else holds a value (a clone, a tape, a checkpoint);
+            `recovered` is that same handle, and nothing changed.
+        BorrowConflictError: a guard or an exported array reads a value.
+        InvalidArgumentError: a handle is named twice.
+
+    Cost: metadata only; no allocation, no copy. Waits for work in flight on asynchronous
+        lanes (a documented synchronisation point).
+    """
+    records: list[ValueRecord] = []
+    for x in tensors:
+        record = x.record
+        if not record.is_unique or record.is_rootless:
+            if any(record is r for r in records):
+                raise InvalidArgumentError(
+                    operation="exclusive",
+                    argument="tensors",
+                    found="one value named twice",
+                    fix="name each value once",
+                )
+            raise NotUniqueError(
+                operation="exclusive",
+                argument="tensors",
+                found="someone else still holds this value",
+                fix="drop the other holders (handles, tapes that retain it), or work on "
+                "`duplicate_value()`",
+                recovered=x,
+            )
+        if any(record is r for r in records):
+            raise InvalidArgumentError(
+                operation="exclusive",
+                argument="tensors",
+                found="one handle named twice",
+                fix="name each handle once",
+            )
+        records.append(record)
+    views: list[TensorViewMut] = []
+    try:
+        for record in records:
+            home = record.container()
+            views.append(home.group().view_mut(home.slot(record.slot)))
+    except BorrowConflictError:
+        for view in views:
+            view.close()
+        raise
+    for x in tensors:
+        x._rec = None  # type: ignore[assignment]
+    try:
+        yield views
+    finally:
+        for view in views:
+            view.close()
+        for x, record in zip(tensors, records, strict=True):
+            x._rec = record
+
+
+class _Functions:
+    """The scalar functions of the operation table, for `fused` expressions."""
+
+    def __getattr__(self, name: str) -> Callable[..., Expr]:
+        return lambda *args: call(name, *args)
+
+
+@final
+class Fused:
+    """An elementwise operation made of one expression; differentiable to any order.
+
+    Call it on tensors like any operation, or run it in place with `ta.update`.
+    """
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+    def __call__(self, *operands: Any) -> EagerTensor:
+        return HANDLES[self.op](*operands)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<fused {self.op.name}({', '.join(self.op.args)})>"
+
+
+def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
+    """One kernel from a scalar expression.
+
+    Args:
+        fn: `fn(E, x, y, ...)` builds the expression with operators and the functions of
+            `E` (`E.sqrt`, `E.exp`, `E.select`, ...); it is called once, on symbols.
+
+    Example:
+        step = ta.fused(lambda E, p, g, lr: p - lr * g)
+
+    Cost: calling the result allocates its output only, in one pass over memory; scratch
+        is a few blocks, whatever the size.
+    """
+    params = list(inspect.signature(fn).parameters)[1:]
+    expr = fn(_Functions(), *[var(p) for p in params])
+    if not isinstance(expr, Expr):
+        raise InvalidArgumentError(
+            operation="fused",
+            argument="fn",
+            found=f"a function that returned a `{type(expr).__name__}`",
+            fix="return an expression of its arguments",
+        )
+    return Fused(elementwise(name or "fused", expr, params))
+
+
+def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
+    """`target = kernel(target, *operands)` in the memory of `target`.
+
+    Args:
+        target: a mutable view, as `exclusive` or `Tensor.as_view_mut` lends it.
+        kernel: takes the target as its first operand.
+        operands: tensors, views or numbers that broadcast to the target.
+
+    Raises:
+        ShapeError, DTypeError: the result would not have the target's shape and dtype;
+            nothing was written.
+
+    Cost: no allocation, no copy; one pass over memory, scratch of a few blocks.
+    """
+    out = target._elements("update")
+    device = target._device
+    aval = aval_of(target.shape, target.dtype, device)
+    arrays: list[np.ndarray[Any, Any]] = [out]
+    avals: list[Aval] = [aval]
+    for x in operands:
+        if isinstance(x, EagerTensor):
+            arrays.append(x.record.array)
+            avals.append(x.aval)
+        elif isinstance(x, TensorView | TensorViewMut):
+            arrays.append(x._elements("update"))
+            avals.append(aval_of(x.shape, x.dtype, device))
+        else:
+            record = scalar_record(x, np.result_type(target.dtype, x), device)
+            arrays.append(record.array)
+            avals.append(record.aval)
+    plan = plan_of(kernel.op, tuple(avals), ())
+    made = plan.call.out
+    if made.shape != aval.shape or made.dtype != aval.dtype:
+        kind = ShapeError if made.shape != aval.shape else DTypeError
+        raise kind(
+            operation="update",
+            argument="operands",
+            found=f"a result {made!r} for a target {aval!r}",
+            fix="use operands that broadcast and promote to the target",
+        )
+    assert plan.overwrite is not None
+    if plan.scratch_nbytes:
+        STATE.get().account.use_workspace(plan.scratch_nbytes)
+    plan.overwrite(*arrays, out)
