@@ -19,7 +19,15 @@ from .._aval import Aval, aval_of
 from .._ledger import BASE, State
 from ..errors import AllocationLimitError, InternalError, UnsupportedError
 from ..ops import Call, Elementwise, ElementwiseOp, Library, Op, View, Write
-from ..storage import POOLED_FROM, ValueRecord, adopt, allocate, duplicate
+from ..storage import (
+    OUTPUT_SOURCE,
+    POOLED_FROM,
+    ValueRecord,
+    adopt,
+    allocate,
+    door_names,
+    duplicate,
+)
 from ._numpy_printer import Printed, print_numpy
 
 Array = np.ndarray[Any, Any]
@@ -194,52 +202,41 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     assert isinstance(call.op, ElementwiseOp)
     expr = call.op.expr_of(kinds)
     printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
-    aval, name, run = call.out, call.op.name, printed.run
-    scratch = printed.scratch_nbytes(aval.size)
-    if scratch:
-        return Plan(
-            call, _scratched(aval, name, run, scratch), printed.overwrite, scratch
-        )
-    match len(call.ins):
-        case 1:
-
-            def execute(state: State, x: ValueRecord) -> ValueRecord:
-                record = allocate(state, aval, name)
-                run(x.array, record.array)
-                return record
-
-        case 2:
-
-            def execute(state: State, x: ValueRecord, y: ValueRecord) -> ValueRecord:  # type: ignore[misc]
-                record = allocate(state, aval, name)
-                run(x.array, y.array, record.array)
-                return record
-
-        case _:
-
-            def execute(state: State, *xs: ValueRecord) -> ValueRecord:  # type: ignore[misc]
-                record = allocate(state, aval, name)
-                run(*[x.array for x in xs], record.array)
-                return record
-
-    return Plan(call, execute, printed.overwrite)
+    scratch = printed.scratch_nbytes(call.out.size)
+    execute = _written_out(call, printed.run, scratch)
+    return Plan(call, execute, printed.overwrite, scratch)
 
 
-def _scratched(
-    aval: Aval, name: str, run: Callable[..., None], scratch: int
+def _written_out(
+    call: Call, run: Callable[..., None], scratch: int, arrays: str = "{ins}, {out}"
 ) -> Callable[..., ValueRecord]:
-    def execute(state: State, *xs: ValueRecord) -> ValueRecord:
-        record = allocate(state, aval, name)
-        state.account.use_workspace(scratch)
-        run(*[x.array for x in xs], record.array)
-        return record
-
-    return execute
+    """`execute` for one output, with the allocation door and the kernel call written out
+    as one function: it runs once for every operation."""
+    names = [f"x{i}" for i in range(len(call.ins))]
+    space = door_names(call.out, call.op.name)
+    space["run"] = run
+    space["call"] = call
+    note = f"    state.account.use_workspace({scratch})\n" if scratch else ""
+    ins = ", ".join(f"{n}.array" for n in names)
+    if "({ins})" in arrays and len(names) == 1:
+        ins += ","
+    source = (
+        f"def execute({', '.join(['state', *names])}):"
+        + OUTPUT_SOURCE.format(record="record", array="array")
+        + note
+        + f"    run({arrays.format(ins=ins, out='array')})\n"
+        + "    return record\n"
+    )
+    exec(source, space)
+    return space["execute"]  # type: ignore[no-any-return]
 
 
 def _plan_write(call: Call, kernel: Write) -> Plan:
     outs, name, fn = call.outs, call.op.name, kernel.fn
     scratch = kernel.scratch_nbytes(call)
+    if len(outs) == 1 and not call.op.variadic:
+        execute_one = _written_out(call, fn, scratch, "call, ({out},), ({ins})")
+        return Plan(call, execute_one, None, scratch)
     single = len(outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:

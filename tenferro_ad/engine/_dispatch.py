@@ -259,9 +259,7 @@ def _binary(op: Op) -> Callable[..., Any]:
         if lx is None and ly is None and (level is None or not level.records_all):
             return EagerTensor(out, None, -1, None)
         call = plan.call
-        if level is not None and level.is_simple:
-            if not call.is_differentiable:
-                return EagerTensor(out, None, -1, None)
+        if level is not None and level.is_simple and call.is_differentiable:
             core = level.core
             # A link the record does not know yet (a leaf's first use, a foreign tape)
             # takes the general path.
@@ -308,33 +306,34 @@ def _record(
     around it: `TapeRecord.append` and holding what the rule keeps, written out because it
     runs once for every operation."""
     spec = call._specs.get(mask) or call.spec(mask)
+    code = spec.code
     saved: tuple[Any, ...]
-    match spec.code:
-        case 0:
-            saved = ()
-        case 1:
-            x.tokens.append(None)
-            saved = (x,)
-        case 2:
-            y.tokens.append(None)
-            saved = (y,)
-        case 3:
-            out.tokens.append(None)
-            saved = (out,)
-        case 4:
-            x.tokens.append(None)
-            y.tokens.append(None)
-            saved = (y, x)
-        case _:
-            saved = tuple([hold(out if s < 0 else (x, y)[s]) for s in spec.saves])
+    if code == 4:
+        x.tokens.append(None)
+        y.tokens.append(None)
+        saved = (y, x)
+    elif code == 3:
+        out.tokens.append(None)
+        saved = (out,)
+    elif not code:
+        saved = ()
+    elif code == 1:
+        x.tokens.append(None)
+        saved = (x,)
+    elif code == 2:
+        y.tokens.append(None)
+        saved = (y,)
+    else:
+        saved = tuple([hold(out if s < 0 else (x, y)[s]) for s in spec.saves])
     if call.op.is_select:
         core.has_select = True
     live = core.live
     core.flat += (spec, ins, saved)
-    live.append(1)  # type: ignore[union-attr]
     for i in ins:
         live[i] += 1  # type: ignore[index]
-    return len(live) - 1  # type: ignore[arg-type]
+    node = len(live)  # type: ignore[arg-type]
+    live.append(1)  # type: ignore[union-attr]
+    return node
 
 
 HANDLES: Final = HandleEvaluator()

@@ -16,19 +16,45 @@ Rule = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """One operation on the cotangent (-1) and the rule's saved values (their index)."""
+
+    op: Op
+    operands: tuple[int, ...]
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ArgRule:
     """The reverse rule of one argument: `fn(F, ct, *saved)` and what it keeps.
 
-    `op` and `strong_op`: the rule is exactly this elementwise operation on the cotangent
-    and the saved values. `passes`: the result is the cotangent itself.
+    Attributes:
+        strong: `fn` with zero-absorbing products.
+        applied, strong_applied: the rule is exactly this one operation, so an evaluator
+            may fix its plan beforehand.
+        passes: the result is the cotangent itself.
     """
 
     saves: tuple[int, ...]
     fn: Rule
     strong: Rule
-    op: Op | None = None
-    strong_op: Op | None = None
+    applied: Applied | None = None
+    strong_applied: Applied | None = None
     passes: bool = False
+
+    @staticmethod
+    def of(saves: tuple[int, ...], plain: Applied, strong: Applied) -> ArgRule:
+        """The rule that applies one operation."""
+
+        def bound(applied: Applied) -> Rule:
+            op, operands, params = applied.op, applied.operands, applied.params
+            if operands == tuple(range(-1, len(operands) - 1)) and not params:
+                return lambda F, ct, *saved: F[op](ct, *saved)
+            return lambda F, ct, *saved: F[op](
+                *[ct if k < 0 else saved[k] for k in operands], *params
+            )
+
+        return ArgRule(saves, bound(plain), bound(strong), plain, strong)
 
 
 class Call:
@@ -121,17 +147,20 @@ class RuleSpec:
         kernels: for each tracked argument (plain op, strong op, positions in `saved`), or
             None for the cotangent itself, if every rule is one elementwise operation.
         code: which of the common forms `saves` is (`_CODES`), or -1.
-        direct: what an evaluator prepared from `kernels` (plain, strong).
+        kind, rules, fresh: what the direct evaluator prepared from `kernels` (see its
+            `prepare`); `rules` holds the plain and the strong form.
     """
 
     __slots__ = (
         "call",
         "code",
-        "direct",
+        "fresh",
         "kernels",
+        "kind",
         "mask",
         "n_out",
         "pull",
+        "rules",
         "saves",
         "strong",
         "tracked",
@@ -144,16 +173,19 @@ class RuleSpec:
         rules = [call.op.pull_rule(call, i) for i in self.tracked]
         self.saves = tuple(dict.fromkeys(s for r in rules for s in r.saves))
         at = [[self.saves.index(s) for s in r.saves] for r in rules]
-        self.pull = _pull([(r.op, r.fn) for r in rules], at, len(self.saves))
-        self.strong = _pull(
-            [(r.strong_op, r.strong) for r in rules], at, len(self.saves)
-        )
+        self.pull = _pull([r.fn for r in rules], at)
+        self.strong = _pull([r.strong for r in rules], at)
         self.code = _CODES.get(self.saves, -1) if self.n_out == 1 else -1
-        self.direct: tuple[Any, Any] | None = None
-        self.kernels: list[tuple[Op, Op, list[int]] | None] | None = None
-        if all(r.op is not None or r.passes for r in rules):
+        # Filled by the evaluator that fixes plans; -2 says "not yet".
+        self.kind = -2
+        self.rules: tuple[Any, Any] = (None, None)
+        self.fresh: tuple[bool, ...] = ()
+        self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
+        if all(r.applied is not None or r.passes for r in rules):
             self.kernels = [
-                None if r.op is None or r.strong_op is None else (r.op, r.strong_op, ix)
+                None
+                if r.applied is None or r.strong_applied is None
+                else (r.applied, r.strong_applied, ix)
                 for r, ix in zip(rules, at, strict=True)
             ]
 
@@ -170,20 +202,9 @@ _CODES: Final[dict[tuple[int, ...], int]] = {
 Pull = Callable[[Any, Any, tuple[Any, ...]], tuple[Any, ...]]
 
 
-def _pull(rules: list[tuple[Any, Rule]], at: list[list[int]], n: int) -> Pull:
-    """`pull(F, ct, saved)` for the tracked arguments. The common small forms are written
-    out: this call happens once for every equation of every backward pass."""
-    if len(rules) == 1:
-        (op, fn), (ix,) = rules[0], at
-        if op is not None and n == 1:
-            return lambda F, ct, saved: (F[op](ct, saved[0]),)
-        if ix == list(range(n)):
-            return lambda F, ct, saved: (fn(F, ct, *saved),)
-    if len(rules) == 2 and [len(ix) for ix in at] == [1, 1]:
-        ((op_x, _), (op_y, _)), ((i,), (j,)) = rules, at
-        if op_x is not None and op_y is not None:
-            return lambda F, ct, saved: (F[op_x](ct, saved[i]), F[op_y](ct, saved[j]))
-    bound = [(fn, ix) for (_, fn), ix in zip(rules, at, strict=True)]
+def _pull(rules: list[Rule], at: list[list[int]]) -> Pull:
+    """`pull(F, ct, saved)` for the tracked arguments."""
+    bound = list(zip(rules, at, strict=True))
     return lambda F, ct, saved: tuple(
         [fn(F, ct, *[saved[k] for k in ix]) for fn, ix in bound]
     )

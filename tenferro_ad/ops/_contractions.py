@@ -65,7 +65,9 @@ def _adjoint(x: Array) -> Array:
 
 
 def _conj_scratch(which: int) -> Any:
-    return lambda call: call.ins[which].nbytes if call.ins[which].dtype.kind == "c" else 0
+    return lambda call: (
+        call.ins[which].nbytes if call.ins[which].dtype.kind == "c" else 0
+    )
 
 
 def _matmul_nt(call: Call, outs: list[Array], ins: list[Array]) -> None:
@@ -123,10 +125,21 @@ def _settled(F: Evaluator, g: Any, target: Aval) -> Any:
     return project(F, g, target)
 
 
+def _plain(call: Call) -> bool:
+    """Two matrices, or equal stacks of them, of one dtype: rules have nothing to adjust."""
+    x, y = call.ins
+    return x.ndim > 1 and x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2]
+
+
+def _short(**forms: tuple[str, tuple[str, ...]]) -> Any:
+    return lambda call, arg: forms[arg] if _plain(call) else None
+
+
 register(
     Op(
         "matmul",
         ("x", "y"),
+        short=_short(x=("matmul_nt", ("ct", "y")), y=("matmul_tn", ("x", "ct"))),
         infer=_matmul_infer,
         kernel=Write(_matmul),
         vjp={"x": _matmul_x, "y": _matmul_y},
@@ -142,6 +155,7 @@ register(
     Op(
         "matmul_nt",
         ("x", "y"),
+        short=_short(x=("matmul", ("ct", "y")), y=("matmul_tn", ("ct", "x"))),
         infer=_matmul_nt_infer,
         kernel=Write(_matmul_nt, _conj_scratch(1)),
         vjp={
@@ -158,6 +172,7 @@ register(
     Op(
         "matmul_tn",
         ("x", "y"),
+        short=_short(x=("matmul_nt", ("y", "ct")), y=("matmul", ("x", "ct"))),
         infer=_matmul_tn_infer,
         kernel=Write(_matmul_tn, _conj_scratch(0)),
         vjp={

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InternalError, NoRuleError, ShapeError
-from ._call import ArgRule, Call, Rule, RuleSpec
+from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
 
@@ -85,6 +85,7 @@ class Op:
         "outs",
         "params",
         "plans",
+        "short",
         "variadic",
         "vjp",
     )
@@ -102,6 +103,7 @@ class Op:
         jvp: dict[str, Rule] | None = None,
         variadic: bool = False,
         is_select: bool = False,
+        short: Callable[[Call, str], Any] | None = None,
     ) -> None:
         self.name = name
         self.args = tuple(args)
@@ -113,6 +115,9 @@ class Op:
         self.jvp = jvp or {}
         self.variadic = variadic
         self.is_select = is_select
+        # `short(call, arg)`: where an argument's rule is a single operation with nothing
+        # to adjust, its name, operands ("ct" or saved names) and parameters.
+        self.short = short
         self.plans: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -129,6 +134,9 @@ class Op:
         Raises:
             NoRuleError: the row declares none.
         """
+        short = None if self.short is None else self.short(call, self._arg_name(i))
+        if short is not None:
+            return self._short_rule(i, *short)
         rule = self.vjp.get(self._arg_name(i))
         if rule is None:
             raise NoRuleError(
@@ -146,6 +154,17 @@ class Op:
             return rule(F, ct, call, *extra, **dict(zip(names, saved, strict=True)))
 
         return ArgRule(saves, fn, fn)
+
+    def _short_rule(
+        self, i: int, name: str, operands: tuple[str, ...], params: tuple[Any, ...] = ()
+    ) -> ArgRule:
+        kept = [n for n in operands if n != "ct"]
+        applied = Applied(
+            OPS[name], tuple(-1 if n == "ct" else kept.index(n) for n in operands), params
+        )
+        return ArgRule.of(
+            tuple(self._position(n, i) for n in kept), applied, applied
+        )
 
     def _position(self, name: str, i: int) -> int:
         if name in self.outs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import InternalError
-from ._call import ArgRule, Call, Rule
+from ._call import Applied, ArgRule, Call, Rule
 from ._evaluator import Evaluator, expand, project
 from ._expr import Expr, pull, push, substitute, topological, var, variables
 from ._op import Elementwise, Op, broadcast_shapes
@@ -58,13 +58,8 @@ class ElementwiseOp(Op):
 
             return ArgRule(saves, fn, fn_strong)
 
-        return ArgRule(
-            saves,
-            lambda F, ct, *saved: F[plain](ct, *saved),
-            lambda F, ct, *saved: F[strong](ct, *saved),
-            plain,
-            strong,
-        )
+        operands = tuple(range(-1, len(saves)))
+        return ArgRule.of(saves, Applied(plain, operands), Applied(strong, operands))
 
     def _fused_rule(self, call: Call, i: int, mode: str, *, strong: bool) -> Any:
         """The derivative kernel of argument i as an operation of its own (it has rules

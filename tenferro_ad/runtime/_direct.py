@@ -57,79 +57,49 @@ def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
     return plan
 
 
-# `rule(state, ct, saved, own)` gives [(cotangent, fresh), ...] for the tracked inputs;
-# with `own` the last kernel writes over `ct`.
-DirectRule = Callable[[Any, Any, tuple[Any, ...], int], Any]
-
-
-def _direct_rule(
+def _written_rule(
     kernels: list[tuple[Any, list[int]] | None], out: Aval, saved: list[Aval]
-) -> tuple[int, DirectRule | None]:
-    """Fix the plans of an elementwise rule: the avals of cotangent and saved values are
-    facts of the application, so a sweep has nothing left to look up.
-
-    Gives the number of inputs if each has its own kernel (1 and 2 are the sweep's fast
-    cases), 0 if the only input gets the cotangent itself, -1 for other mixtures.
-    """
-    if len(kernels) == 1 and kernels[0] is None:
-        return 0, None
-    if any(k is None for k in kernels) or len(kernels) > 2:
-        return -1, None
-    plans = []
-    for kernel in kernels:
-        assert kernel is not None
-        op, ix = kernel
-        plans.append((plan_of(op, (out, *[saved[i] for i in ix]), ()), ix))
-    plan, ix = plans[-1]
-    over = plan.overwrite
-    assert over is not None
-    execute = plan.execute
-    if len(plans) == 1:
-        if len(ix) == 1:
-
-            def one(state: Any, ct: Any, saved: Any, own: int) -> Any:
-                if own:
-                    a = ct.array
-                    over(a, saved[0].array, a)
-                    return ct
-                return execute(state, ct, saved[0])
-
-            return 1, one
-
-        def several(state: Any, ct: Any, saved: Any, own: int) -> Any:
-            values = [saved[i] for i in ix]
-            if own:
-                a = ct.array
-                over(a, *[v.array for v in values], a)
-                return ct
-            return execute(state, ct, *values)
-
-        return 1, several
-    first, first_ix = plans[0]
-    execute_first = first.execute
-    if len(ix) == len(first_ix) == 1:
-        (i,), (j,) = first_ix, ix
-
-        def two(state: Any, ct: Any, saved: Any, own: int) -> Any:
-            g = execute_first(state, ct, saved[i])
-            if own:
-                a = ct.array
-                over(a, saved[j].array, a)
-                return g, ct
-            return g, execute(state, ct, saved[j])
-
-        return 2, two
-
-    def pair(state: Any, ct: Any, saved: Any, own: int) -> Any:
-        g = execute_first(state, ct, *[saved[i] for i in first_ix])
-        values = [saved[i] for i in ix]
-        if own:
-            a = ct.array
-            over(a, *[v.array for v in values], a)
-            return g, ct
-        return g, execute(state, ct, *values)
-
-    return 2, pair
+) -> Callable[..., Any]:
+    """Fix the plans of a rule whose inputs each need one operation or none: the avals of
+    cotangent and saved values are facts of the application, so a sweep has nothing left
+    to look up. The function is written out as source, without loops or lookups."""
+    space: dict[str, Any] = {}
+    lines = ["def rule(state, ct, saved, own):"]
+    names = []
+    for n, kernel in enumerate(kernels):
+        if kernel is None:
+            names.append("ct")
+            continue
+        applied, ix = kernel
+        operands = ["ct" if k < 0 else f"saved[{ix[k]}]" for k in applied.operands]
+        avals = tuple(out if k < 0 else saved[ix[k]] for k in applied.operands)
+        plan = plan_of(applied.op, avals, applied.params)
+        space[f"run{n}"] = plan.execute
+        result = f"g{n}"
+        names.append(result)
+        fresh = f"{result} = run{n}(state, {', '.join(operands)})"
+        if (
+            n == len(kernels) - 1
+            and None not in kernels
+            and plan.overwrite is not None
+            and applied.operands[0] == -1
+            and plan.call.out.same(out)
+        ):
+            space["over"] = plan.overwrite
+            arrays = ", ".join(["a", *[f"{o}.array" for o in operands[1:]], "a"])
+            lines += [
+                "    if own:",
+                "        a = ct.array",
+                f"        over({arrays})",
+                f"        {result} = ct",
+                "    else:",
+                f"        {fresh}",
+            ]
+        else:
+            lines.append(f"    {fresh}")
+    lines.append("    return " + ", ".join(names))
+    exec("\n".join(lines), space)
+    return space["rule"]  # type: ignore[no-any-return]
 
 
 class DirectEvaluator(Evaluator):
@@ -137,23 +107,35 @@ class DirectEvaluator(Evaluator):
 
     inplace: ClassVar[bool] = True
 
-    def prepare(self, spec: RuleSpec) -> tuple[Any, Any]:
-        """The plain and the zero-absorbing form of an elementwise rule, plans fixed."""
+    def prepare(self, spec: RuleSpec) -> int:
+        """Fix the plans of a rule, once for each application form; gives `spec.kind`.
+
+        kind 1, 2: one or two inputs, each with a fresh output of `spec.rules`:
+        `rule(state, ct, saved, own)`, where with `own` the last kernel writes over `ct`.
+        kind 0: a single input that gets the cotangent itself. kind 3: other mixtures,
+        `spec.fresh` says which outputs are fresh. kind -1: the general path.
+        """
         if spec.kernels is None:
-            spec.direct = ((-1, None), (-1, None))
-        else:
-            call = spec.call
-            saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
-            spec.direct = tuple(  # type: ignore[assignment]
-                _direct_rule(
-                    [None if k is None else (k[which], k[2]) for k in spec.kernels],
-                    call.out,
-                    saved,
-                )
-                for which in (0, 1)
+            spec.kind = -1
+            return -1
+        call = spec.call
+        saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
+        spec.fresh = tuple(k is not None for k in spec.kernels)
+        if spec.fresh == (False,):
+            spec.kind = 0
+            return 0
+        plain, strong = (
+            _written_rule(
+                [None if k is None else (k[which], k[2]) for k in spec.kernels],
+                call.out,
+                saved,
             )
-        assert spec.direct is not None
-        return spec.direct
+            for which in (0, 1)
+        )
+        spec.rules = (plain, strong)
+        n = len(spec.fresh)
+        spec.kind = n if n <= 2 and all(spec.fresh) else 3
+        return spec.kind
 
     def bind(self, op: Op) -> Callable[..., Any]:
         if op.variadic:
@@ -205,10 +187,12 @@ class DirectEvaluator(Evaluator):
 
         Cost: no allocation, no copy.
         """
-        np.add(target.array, other.array, target.array)
+        array = target.array
+        _add(array, other.array, array)
         return target
 
 
+_add: Final = np.add
 DIRECT: Final = DirectEvaluator()
 
 

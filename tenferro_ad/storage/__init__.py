@@ -17,7 +17,15 @@ from ._descriptor import (
     CheckedInjectiveDescriptor,
     RootBoundSpan,
 )
-from ._door import adopt, allocate, duplicate, overwrite, transfer
+from ._door import (
+    OUTPUT_SOURCE,
+    adopt,
+    allocate,
+    door_names,
+    duplicate,
+    overwrite,
+    transfer,
+)
 from ._group import AllocationGroup
 from ._guard import HostReadGuard, HostWriteGuard
 from ._layout import (
@@ -99,11 +107,13 @@ __all__ = [
     "TensorView",
     "TensorViewMut",
     # records and doors
+    "OUTPUT_SOURCE",
     "POOLED_FROM",
     "RetentionContainer",
     "ValueRecord",
     "adopt",
     "allocate",
+    "door_names",
     "duplicate",
     "overwrite",
     "record_of",

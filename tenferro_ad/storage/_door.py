@@ -9,20 +9,20 @@ under the reason of the current `State`, the copies name theirs.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import (
     ALLOCATION_REASONS,
+    BASE,
     COPY_REASONS,
     DUPLICATE_DESTINATION,
     EXPLICIT_DUPLICATE,
     STATE,
     TRANSFER,
     TRANSFER_DESTINATION,
-    Account,
     State,
 )
 from ..errors import InternalError
@@ -39,7 +39,7 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
 
     Cost: one provider call, one event; no copy, no synchronisation.
     """
-    account: Any = state.account
+    account = state.account
     reason = state.reason
     nbytes = aval.nbytes
     if account.slow:
@@ -52,14 +52,47 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
     if account.slow:
         account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
     record = ValueRecord(array, aval, account)
-    while account is not None:
-        account.counts[reason] += 1
-        live = account.live_bytes + nbytes
-        account.live_bytes = live
-        if live > account.peak_bytes:
-            account.peak_bytes = live
-        account = account.parent
+    account.allocated(reason, nbytes)
     return record
+
+
+# The same door as source, for plans that are written out as one function. It takes the
+# short way where it changes nothing observable: a small output while no ledger is open.
+# Names it binds: `{record}`, `{array}`; names it reads: `state`, `aval`, `name`, and what
+# `door_names` gives.
+OUTPUT_SOURCE: Final = """
+    if big or state.account is not BASE:
+        {record} = allocate(state, aval, name)
+        {array} = {record}.array
+    else:
+        {array} = device.small(shape, dtype)
+        {record} = new(ValueRecord)
+        {record}.array = {array}
+        {record}.aval = aval
+        {record}.account = BASE
+        {record}.tokens = []
+        {record}.home = None
+        counts[state.reason] += 1
+        BASE.live_bytes += nbytes
+"""
+
+
+def door_names(aval: Aval, operation: str) -> dict[str, Any]:
+    """What `OUTPUT_SOURCE` reads, for outputs of this aval."""
+    return {
+        "BASE": BASE,
+        "ValueRecord": ValueRecord,
+        "allocate": allocate,
+        "aval": aval,
+        "big": aval.nbytes >= POOLED_FROM,
+        "counts": BASE.counts,
+        "device": aval.device,
+        "dtype": aval.dtype,
+        "name": operation,
+        "nbytes": aval.nbytes,
+        "new": object.__new__,
+        "shape": aval.shape,
+    }
 
 
 def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:
@@ -80,20 +113,13 @@ def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:
             found="a library result that does not own its memory",
             fix="declare the row as a kernel that writes its outputs",
         )
-    account: Account | None = state.account
-    reason = state.reason
-    assert account is not None
+    account, reason = state.account, state.reason
     if account.slow:
         account.refuse("allocation", ALLOCATION_REASONS[reason], operation, aval)
         account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
     aval.device.adopted(aval.nbytes)
-    while account is not None:
-        account.counts[reason] += 1
-        account.live_bytes += aval.nbytes
-        if account.live_bytes > account.peak_bytes:
-            account.peak_bytes = account.live_bytes
-        account = account.parent
-    return ValueRecord(array, aval, state.account)
+    account.allocated(reason, aval.nbytes)
+    return ValueRecord(array, aval, account)
 
 
 def _copy(

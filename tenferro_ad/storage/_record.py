@@ -20,7 +20,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from .._aval import Aval
-from .._ledger import Account
+from .._ledger import BASE, Account
 from ..errors import BorrowConflictError, ExtractError
 from ._group import AllocationGroup, DescriptorSlot
 from ._root import OwnedStorage
@@ -176,17 +176,14 @@ class ValueRecord:
         else:
             account = self.account
             if account is not None:
-                aval = self.aval
-                n = aval.nbytes
-                if account.slow:
+                n = self.aval.nbytes
+                if account is BASE:  # the same, without a call: once for every output
+                    account.released += 1
+                    account.live_bytes -= n
+                else:
                     account.release(n)
-                else:  # the same, without a call: this runs once for every output
-                    while account is not None:
-                        account.released += 1
-                        account.live_bytes -= n
-                        account = account.parent
                 if n >= POOLED_FROM:
-                    aval.device.give_back(self.array)
+                    self.aval.device.give_back(self.array)
 
     @property
     def is_rootless(self) -> bool:

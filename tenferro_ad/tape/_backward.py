@@ -14,11 +14,11 @@ to rest at a leaf goes through the `accumulate` kernel, so every gradient has on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from .._ledger import STATE
 from ..ops import OPS, Evaluator
-from ._record import WIDTH, LeafSpec, TapeRecord
+from ._record import LEAF, PAD, WIDTH, TapeRecord
 
 
 def sweep(
@@ -48,10 +48,12 @@ def sweep(
     multi = tape.multi
     inplace = F.inplace
     prepare: Any = getattr(F, "prepare", None)
+    add_into: Any = getattr(F, "add_into", None)
     state = STATE.get()
     leaves: list[int] = []
-    kind: int
-    rule: Any
+    ct: Any
+    g: Any
+    h: Any
     shares: Any
     for node, seed in seeds.items():
         cts[node] = seed
@@ -61,12 +63,56 @@ def sweep(
             continue
         at = WIDTH * i
         spec = flat[at]
-        if type(spec) is LeafSpec:
-            leaves.append(i)
-            continue
-        if spec is None:
-            continue  # a further output: its equation stands below
+        kind = spec.kind
+        if kind < 0:
+            if kind == LEAF:
+                leaves.append(i)
+                continue
+            if kind == PAD:
+                continue  # a further output: its equation stands below
+            if kind == -2 and inplace:
+                kind = prepare(spec)
         ins = flat[at + 1]
+        # One and two fresh outputs are most of all equations: nothing else is asked.
+        if kind == 1 and inplace:
+            cts[i] = None
+            g = spec.rules[strong](state, ct, flat[at + 2], owned[i])
+            j = ins[0]
+            h = cts[j]
+            if h is None:
+                cts[j] = g
+                owned[j] = 1
+            elif owned[j]:
+                add_into(h, g)
+            else:
+                cts[j] = add_into(g, h)
+                owned[j] = 1
+            ct = g = h = None
+            continue
+        if kind == 2 and inplace:
+            cts[i] = None
+            g, ct = spec.rules[strong](state, ct, flat[at + 2], owned[i])
+            j, k = ins
+            h = cts[j]
+            if h is None:
+                cts[j] = g
+                owned[j] = 1
+            elif owned[j]:
+                add_into(h, g)
+            else:
+                cts[j] = add_into(g, h)
+                owned[j] = 1
+            h = cts[k]
+            if h is None:
+                cts[k] = ct
+                owned[k] = 1
+            elif owned[k]:
+                add_into(h, ct)
+            else:
+                cts[k] = add_into(ct, h)
+                owned[k] = 1
+            ct = g = h = None
+            continue
         saved = flat[at + 2]
         own = owned[i]
         if spec.n_out > 1:
@@ -77,48 +123,42 @@ def sweep(
             own = 0
         else:
             cts[i] = None
-        kind, rule = (spec.direct or prepare(spec))[strong] if inplace else _GENERAL
-        if kind == 1:
-            g = rule(state, ct, saved, own)
-            j = ins[0]
-            if cts[j] is None:
-                cts[j] = g
-                owned[j] = 1
-                continue
-            shares = ((j, g, 1),)
-        elif kind == 2:
-            g, h = rule(state, ct, saved, own)
-            shares = ((ins[0], g, 1), (ins[1], h, 1))
-            del h
-        elif kind == 0:
-            shares = ((ins[0], ct, own and _sole(ct)),)
-        else:
+        if not inplace or kind < 0:
             gs = (spec.strong if strong else spec.pull)(F, ct, saved)
-            shares = _shares(ins, gs, ct, saved, own, inplace)
+            shares = _shares(ins, gs, ct, saved, inplace)
             del gs
+        elif kind == 0:
+            shares = [(ins[0], ct, False)]
+        else:
+            gs = spec.rules[strong](state, ct, saved, 0)
+            shares = list(zip(ins, gs, spec.fresh, strict=True))
+            del gs
+        # Inputs that already have a cotangent of their own take the sum into it; only
+        # what is left can alias `ct`, and a single alias inherits its ownership.
+        alias = None
         for j, g, mine in shares:
-            held = cts[j]
-            if g is None:
-                continue
-            if held is None:
+            h = cts[j]
+            if h is None:
+                if g is ct and own:
+                    mine = alias is None and _sole(g)
+                    if alias is not None:
+                        owned[alias] = 0
+                    alias = j
                 cts[j] = g
                 owned[j] = mine
             elif owned[j]:
-                F.add_into(held, g)
+                add_into(h, g)
             elif mine:
-                cts[j] = F.add_into(g, held)
+                cts[j] = add_into(g, h)
                 owned[j] = 1
             else:
-                cts[j] = F.add(held, g)
+                cts[j] = F.add(h, g)
                 owned[j] = inplace
-        held = g = ct = saved = shares = None
+        h = g = ct = saved = shares = None
     if not (inplace and materialise):
         return {i: cts[i] for i in leaves}
     accumulate = F[OPS["accumulate"]]
     return {i: cts[i] if owned[i] else accumulate(cts[i]) for i in leaves}
-
-
-_GENERAL: Final = (-1, None)
 
 
 def _shares(
@@ -126,22 +166,19 @@ def _shares(
     gs: tuple[Any, ...],
     ct: Any,
     saved: tuple[Any, ...],
-    own: int,
     inplace: bool,
 ) -> list[tuple[int, Any, bool]]:
-    """Input node, cotangent and whether the sweep owns it, for a rule of several inputs."""
+    """Input node, cotangent and whether it is fresh, for a rule of any form."""
     out = []
     for j, g in zip(ins, gs, strict=True):
-        if g is None:
-            continue
-        mine = False
-        if inplace:
-            once = sum([h is g for h in gs]) == 1
-            if g is ct:
-                mine = bool(own) and once and _sole(g)
-            else:
-                mine = once and _fresh(g, saved)
-        out.append((j, g, mine))
+        if g is not None:
+            mine = (
+                inplace
+                and g is not ct
+                and (len(gs) == 1 or sum([h is g for h in gs]) == 1)
+                and _fresh(g, saved)
+            )
+            out.append((j, g, mine))
     return out
 
 

@@ -116,7 +116,7 @@ class RegionSpec:
     Keeps every input and every output: the contract's boundary.
     """
 
-    direct: Final = ((-1, None), (-1, None))
+    kind: Final = -1
 
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program

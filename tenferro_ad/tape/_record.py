@@ -23,6 +23,9 @@ from ..ops import Call, Equation, Program, RuleSpec
 from ..storage import ValueRecord
 
 WIDTH: Final = 3
+# Kinds of nodes that are no equations; equations have the `kind` of their rule.
+LEAF: Final = -3
+PAD: Final = -4
 
 
 @final
@@ -43,6 +46,7 @@ class LeafSpec:
 
     __slots__ = ("aval", "token")
     n_out: Final = 1
+    kind: Final = LEAF
 
     def __init__(self, token: Leaf | None, aval: Aval) -> None:
         self.token, self.aval = token, aval
@@ -148,7 +152,7 @@ class TapeRecord:
         if spec.n_out > 1:
             self.multi.add(node)
             for _ in range(spec.n_out - 1):
-                self.flat += (None, node, ())
+                self.flat += (_PAD, node, ())
                 live.append(1)
         return node
 
@@ -176,7 +180,7 @@ class TapeRecord:
         while work:
             i = work.pop()
             spec = flat[WIDTH * i]
-            if spec is None:
+            if spec is _PAD:
                 i = flat[WIDTH * i + 1]
                 spec = flat[WIDTH * i]
             if type(spec) is LeafSpec or spec is _CLEARED:
@@ -202,8 +206,12 @@ class TapeRecord:
         let_go(self.extra)
         self.extra = []
         for at in range(2, len(flat), WIDTH):
-            if flat[at]:
-                let_go(flat[at])
+            for value in flat[at]:
+                if type(value) is ValueRecord and value.tokens:
+                    try:
+                        value.tokens.pop()
+                    except IndexError:
+                        pass  # another holder took the last token
 
     # -- reading ------------------------------------------------------------------------
 
@@ -222,7 +230,7 @@ class TapeRecord:
         for at in range(0, len(self.flat), WIDTH):
             node = at // WIDTH
             spec = self.flat[at]
-            if spec is None:
+            if spec is _PAD:
                 main = self.flat[WIDTH * self.flat[at + 1]]
                 program.avals.append(
                     main.call.outs[node - self.flat[at + 1]]
@@ -253,8 +261,21 @@ class TapeRecord:
 
 
 class _Cleared:
+    """What is left of an equation that nobody can reach any more."""
+
     n_out: Final = 1
     tracked: Final = ()
+    kind: Final = PAD
+
+
+class _Pad:
+    """A further output of the equation whose node stands in the second field."""
+
+    n_out: Final = 1
+    kind: Final = PAD
+
+
+_PAD: Final = _Pad()
 
 
 _CLEARED: Final = _Cleared()
