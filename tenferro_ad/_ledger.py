@@ -6,23 +6,24 @@ the scopes that counted the allocation, wherever and whenever they happen. Reten
 no reason because it neither allocates nor copies.
 
 A scope is an `Account`; accounts form a chain through `parent`, ending in `BASE`. The
-current chain, the reason under which kernels allocate, and the innermost recording level
-live in one immutable `State` behind one context variable, so that threads and tasks never
-count into each other's scopes and the hot path reads a single variable.
+current chain, the reason under which kernels allocate, and the innermost recording
+level live in one immutable `State` behind one context variable, so that threads and
+tasks never count into each other's scopes and the hot path reads a single variable.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from enum import StrEnum
+from types import FrameType
 from typing import Any, Final
 
-from .errors import ForbiddenEventError, LedgerMismatchError
+from . import _report, _timeline
+from .errors import ForbiddenEventError, InvalidArgumentError, LedgerMismatchError
 
 
 class AllocationReason(StrEnum):
@@ -66,7 +67,7 @@ class Event:
 
 
 class Account:
-    """Counters of one scope. Updated by `storage`'s doors, read through `LedgerScope`."""
+    """Counters of one scope, updated by `storage`'s doors, read by `LedgerScope`."""
 
     __slots__ = (
         "copies",
@@ -90,8 +91,7 @@ class Account:
         self.live_bytes = 0
         self.peak_bytes = 0
         self.workspace = 0
-        self.groups: Counter[tuple[str, str, str, tuple[int, ...], str, str]] | None
-        self.groups = None
+        self.groups: Counter[_report.Group] | None = None
         self.events: list[Event] | None = None
         self.forbidden: frozenset[str] = frozenset()
         # True when this scope or one around it wants more than counters.
@@ -100,6 +100,20 @@ class Account:
     @property
     def live(self) -> int:
         return sum(self.counts) - self.released
+
+    def allocated(self, reason: int, nbytes: int) -> None:
+        """Count one allocation here and in every scope around."""
+        account: Account = self
+        while account.parent is not None:
+            account.counts[reason] += 1
+            live = account.live_bytes + nbytes
+            account.live_bytes = live
+            if live > account.peak_bytes:
+                account.peak_bytes = live
+            account = account.parent
+        # The process account keeps no peak: nobody opened it, so nobody can reset it.
+        account.counts[reason] += 1
+        account.live_bytes += nbytes
 
     def release(self, nbytes: int) -> None:
         """Charge the release of one root to every scope that counted it."""
@@ -145,25 +159,16 @@ class Account:
 
     def detail(self, kind: str, reason: str, operation: str, aval: Any) -> None:
         """Write event detail to the scopes that asked for it."""
-        where = _source_line()
-        dtype = str(aval.dtype)
+        facts = (kind, reason, operation, aval.shape, str(aval.dtype), aval.nbytes)
+        group = _report.Group(*facts, *_source_line())
+        grown = aval.nbytes if kind != "copy" else 0
         account: Account | None = self
         while account is not None:
             if account.groups is not None:
-                account.groups[(kind, reason, operation, aval.shape, dtype, where)] += 1
+                account.groups[group] += 1
             if account.events is not None:
-                account.events.append(
-                    Event(
-                        kind,
-                        reason,
-                        operation,
-                        aval.shape,
-                        dtype,
-                        aval.nbytes,
-                        where,
-                        account.live_bytes + (aval.nbytes if kind != "copy" else 0),
-                    )
-                )
+                live = account.live_bytes + grown
+                account.events.append(Event(*facts, group.where, live))
             account = account.parent
 
 
@@ -179,23 +184,27 @@ class State:
 
 
 BASE: Final = Account(None)
+# A `State` is never edited, so one default may serve every context.
 STATE: Final[ContextVar[State]] = ContextVar(
-    "tenferro_ad_state", default=State(BASE, OPERATION_OUTPUT, None)
+    "tenferro_ad_state",
+    default=State(BASE, OPERATION_OUTPUT, None),  # noqa: B039
 )
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
-def _source_line() -> str:
-    """File and line of the nearest frame outside the package."""
-    frame = sys._getframe(2)
+def _source_line() -> tuple[str, int]:
+    """File and line of the nearest frame outside the package.
+
+    Generated kernels have no module name; they belong to the package.
+    """
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
+        name = frame.f_globals.get("__name__", _PACKAGE)
         if name != _PACKAGE and not name.startswith(_PACKAGE + "."):
-            file = frame.f_code.co_filename.rpartition("/")[2]
-            return f"{file}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "?"
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "?", 0
 
 
 class LedgerScope:
@@ -204,8 +213,8 @@ class LedgerScope:
     Scopes nest; each counts on its own, peaks included. The object stays readable after
     the block, and releases of roots that it counted keep lowering `live`.
 
-    Cost: entering and leaving set one context variable; each event inside costs a counter
-    update for every open scope, and with detail one walk up the Python stack.
+    Cost: entering and leaving set one context variable; each event inside costs a
+    counter update for every open scope, and with detail one walk up the Python stack.
     """
 
     __slots__ = ("_account", "_token")
@@ -227,7 +236,7 @@ class LedgerScope:
     def __enter__(self) -> LedgerScope:
         if self._token is not None or self._account.parent is not None:
             raise RuntimeError(
-                "`ta.ledger()` was entered twice. Open a new `ta.ledger()` for each block."
+                "`ta.ledger()` was entered twice. Open a new one for each block."
             )
         state = STATE.get()
         self._account.parent = state.account
@@ -280,117 +289,83 @@ class LedgerScope:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Every event in order; empty unless the scope was opened with `events=True`."""
+        """Every event in order; kept only if the scope has `events=True`."""
         return tuple(self._account.events or ())
+
+    @property
+    def facts(self) -> _report.Facts:
+        """Everything above as plain data, detached from the scope."""
+        account = self._account
+        return _report.Facts(
+            dict(self.allocations),
+            dict(self.copies),
+            account.live,
+            account.live_bytes,
+            account.peak_bytes,
+            account.workspace,
+            Counter(account.groups or {}),
+        )
 
     def expect(
         self,
         *,
         allocations: Mapping[str, int] | None = None,
         copies: Mapping[str, int] | None = None,
-        peak_bytes: int | None = None,
+        peak_bytes: int | str | None = None,
     ) -> None:
         """Assert exact multisets (a missing reason means zero) and a bound on the peak.
 
         Args:
-            allocations: expected count for each `AllocationReason`, or None not to check.
-            copies: expected count for each `CopyReason`, or None not to check.
-            peak_bytes: largest allowed `peak_bytes`.
+            allocations: expected count for each `AllocationReason`; None: any.
+            copies: expected count for each `CopyReason`; None: any.
+            peak_bytes: largest allowed `peak_bytes`, as a number or as `"3 MiB"`.
 
         Raises:
-            LedgerMismatchError: with both multisets side by side and, for each reason that
-                differs, the operations, shapes, bytes and source lines seen.
-            ValueError: an unknown reason.
+            LedgerMismatchError: with both multisets side by side and, for each reason
+                that differs, the operations, shapes, bytes and source lines seen.
+            InvalidArgumentError: an unknown reason.
         """
-        lines: list[str] = []
-        wrong: list[str] = []
-        for kind, want, seen, names in (
-            ("allocations", allocations, self.allocations, ALLOCATION_REASONS),
-            ("copies", copies, self.copies, COPY_REASONS),
+        __tracebackhide__ = True  # pytest shows the caller's line instead
+        rows: list[_report.Row] = []
+        for kind, want, seen, names, prefix in (
+            ("allocations", allocations, self.allocations, ALLOCATION_REASONS, ""),
+            ("copies", copies, self.copies, COPY_REASONS, "copy "),
         ):
-            if want is None:
-                continue
-            unknown = set(want) - set(names)
+            unknown = sorted(set(want or ()) - set(names))
             if unknown:
-                raise ValueError(
-                    f"`expect` got unknown {kind} reasons {sorted(unknown)}; "
-                    f"use {', '.join(names)}."
+                raise InvalidArgumentError(
+                    operation="expect",
+                    argument=kind,
+                    found=f"unknown reasons {unknown}",
+                    fix=f"use {', '.join(names)}",
                 )
-            for name in names:
-                expected, found = want.get(name, 0), seen[name]
-                mark = "  " if expected == found else "! "
-                if expected or found:
-                    lines.append(f"{mark}{name:<30}{expected:>10}{found:>10}")
-                if expected != found:
-                    wrong.append(name)
-        if peak_bytes is not None and self.peak_bytes > peak_bytes:
-            lines.append(f"! {'peak bytes':<30}{peak_bytes:>10}{self.peak_bytes:>10}")
-            wrong.append("peak_bytes")
-        if wrong:
-            head = f"  {'reason':<30}{'expected':>10}{'seen':>10}"
-            text = [
-                f"The ledger differs in {', '.join(wrong)}.",
-                head,
-                *lines,
-                *self._rows(wrong),
-            ]
+            rows += _report.rows_of(want, seen, names, prefix)
+        if peak_bytes is not None:
+            limit = _report.parse_size(peak_bytes, "expect", "peak_bytes")
+            if self.peak_bytes > limit:
+                rows.append(_report.Row("peak bytes", limit, self.peak_bytes))
+        if any(row.differs for row in rows):
             raise LedgerMismatchError(
-                "\n".join(text),
+                _report.mismatch(rows, self._account.groups),
                 expected={"allocations": allocations, "copies": copies},
                 seen={"allocations": self.allocations, "copies": self.copies},
             )
 
-    def _rows(self, reasons: list[str]) -> Iterator[str]:
-        groups = self._account.groups
-        if not groups:
-            return
-        yield "  seen by operation:"
-        for (_, reason, op, shape, dtype, where), n in sorted(
-            groups.items(), key=lambda kv: (-kv[1], kv[0])
-        ):
-            if reason in reasons:
-                yield f"    {n:>5} x {op:<22}{dtype}{list(shape)}  {where}  ({reason})"
-
     def report(self) -> str:
-        """A table of allocations and copies by reason, live and peak bytes, workspace."""
-        rows = [(str(r), n) for r, n in self.allocations.items()]
-        rows += [(f"copy {r}", n) for r, n in self.copies.items()]
-        if not self.copies:
-            rows.append(("copies", 0))
-        rows += [
-            ("live roots", self.live),
-            ("live bytes", self.live_bytes),
-            ("peak bytes", self.peak_bytes),
-            ("workspace bytes", self.workspace),
-        ]
-        return "\n".join(f"{name:<32}{value:>14,}" for name, value in rows)
+        """A table: allocations and copies by reason, live and peak bytes, workspace."""
+        return _report.summary(self.facts)
 
     def to_json(self) -> str:
         """The same facts as JSON, for `python -m tenferro_ad ledger diff`."""
-        groups = self._account.groups or Counter()
-        return json.dumps(
-            {
-                "allocations": dict(sorted(self.allocations.items())),
-                "copies": dict(sorted(self.copies.items())),
-                "live": self.live,
-                "live_bytes": self.live_bytes,
-                "peak_bytes": self.peak_bytes,
-                "workspace": self.workspace,
-                "groups": [
-                    {
-                        "kind": k,
-                        "reason": r,
-                        "operation": o,
-                        "shape": list(s),
-                        "dtype": d,
-                        "where": w,
-                        "count": n,
-                    }
-                    for (k, r, o, s, d, w), n in sorted(groups.items())
-                ],
-            },
-            indent=2,
-        )
+        return self.facts.to_json()
+
+    def to_html(self) -> str:
+        """A page that shows live bytes over time and the events of each reason.
+
+        The page needs nothing else: no script, no network. The timeline needs
+        `ta.ledger(events=True)`; without events the page has the tables only.
+        """
+        return _timeline.page(self.facts, self.events)
 
     def __repr__(self) -> str:
         return (
