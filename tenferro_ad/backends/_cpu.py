@@ -41,10 +41,13 @@ class Plan:
     Attributes:
         call: the application (structure only, no values).
         execute: allocates the outputs through the door and runs the kernel.
-        overwrite: the same, writing over the first operand; elementwise only.
+        overwrite: `overwrite(*arrays, out)` computes into memory that may be the first
+            operand's; elementwise only.
+        into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
+            kernels with one output.
     """
 
-    __slots__ = ("call", "execute", "overwrite", "scratch_nbytes")
+    __slots__ = ("call", "execute", "into", "overwrite", "scratch_nbytes")
 
     def __init__(
         self,
@@ -52,10 +55,12 @@ class Plan:
         execute: Callable[..., Any],
         overwrite: Callable[..., None] | None = None,
         scratch_nbytes: int = 0,
+        into: Callable[..., None] | None = None,
     ) -> None:
         self.call = call
         self.execute = execute
         self.overwrite = overwrite
+        self.into = into
         self.scratch_nbytes = scratch_nbytes
 
 
@@ -99,18 +104,25 @@ class CpuDevice:
         """
         if self._limit is not None:
             self._check_limit(nbytes)
+        return np.ndarray(shape, dtype, self._take(nbytes))
+
+    def _take(self, nbytes: int) -> Array:
         size = -(-nbytes // _PAGE) * _PAGE
         held = self._pool.get(size)
         if held:
             try:
                 raw = held.pop()
             except IndexError:
-                raw = np.empty(size, np.uint8)
-            else:
-                self.pool_bytes -= size
-        else:
-            raw = np.empty(size, np.uint8)
-        return np.ndarray(shape, dtype, raw)
+                return np.empty(size, np.uint8)
+            self.pool_bytes -= size
+            return raw
+        return np.empty(size, np.uint8)
+
+    def scratch(self, aval: Aval) -> Array:
+        """Workspace of a kernel: no value, no event; return it with `give_back`."""
+        if aval.nbytes < POOLED_FROM:
+            return np.empty(aval.shape, aval.dtype)
+        return np.ndarray(aval.shape, aval.dtype, self._take(aval.nbytes))
 
     def adopted(self, nbytes: int) -> None:
         """A library call allocated `nbytes` for a root: seen here like a hand-out."""
@@ -202,9 +214,17 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     assert isinstance(call.op, ElementwiseOp)
     expr = call.op.expr_of(kinds)
     printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
-    scratch = printed.scratch_nbytes(call.out.size)
-    execute = _written_out(call, printed.run, scratch)
-    return Plan(call, execute, printed.overwrite, scratch)
+    shape = call.out.shape
+    scratch = printed.scratch_nbytes(shape)
+    execute = _written_out(call, printed.runner(shape), scratch)
+    add, needed = printed.adder(shape), printed.adder_scratch_nbytes(shape)
+
+    def into(state: State, *arrays: Array) -> None:
+        if state.account is not BASE:
+            state.account.use_workspace(needed)
+        add(*arrays)
+
+    return Plan(call, execute, printed.overwriter(shape), scratch, into)
 
 
 def _written_out(
@@ -236,7 +256,7 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
     scratch = kernel.scratch_nbytes(call)
     if len(outs) == 1 and not call.op.variadic:
         execute_one = _written_out(call, fn, scratch, "call, ({out},), ({ins})")
-        return Plan(call, execute_one, None, scratch)
+        return Plan(call, execute_one, None, scratch, _adding(call, fn, scratch))
     single = len(outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:
@@ -247,6 +267,21 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
         return records[0] if single else tuple(records)
 
     return Plan(call, execute, None, scratch)
+
+
+def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., None]:
+    aval = call.out
+    device = aval.device
+
+    def into(state: State, *arrays: Array) -> None:
+        if state.account is not BASE:
+            state.account.use_workspace(scratch + aval.nbytes)
+        held = device.scratch(aval)
+        fn(call, (held,), arrays[:-1])
+        np.add(arrays[-1], held, arrays[-1])
+        device.give_back(held)
+
+    return into
 
 
 def _plan_view(call: Call, kernel: View) -> Plan:

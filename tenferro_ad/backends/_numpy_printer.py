@@ -8,6 +8,7 @@ size (decision A4) and intermediate values stay in cache.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -177,21 +178,88 @@ class Printed:
     """A compiled expression.
 
     Attributes:
-        run: `run(*ins, out)`.
-        temps: dtypes of the scratch registers.
-        overwrite: `overwrite(*ins, out)` where `out` may be the first operand.
+        body: `body(*ins, out, *registers)`, straight-line; `temps` are the registers.
+        aliased: the same where `out` may be the first operand; registers `aliased_temps`.
+        dtype: of the result.
     """
 
-    __slots__ = ("overwrite", "run", "temps")
+    __slots__ = ("aliased", "aliased_temps", "body", "dtype", "n", "temps")
 
     def __init__(
-        self, run: Run, overwrite: Run, temps: Sequence[np.dtype[Any]]
+        self,
+        body: Run,
+        temps: Sequence[np.dtype[Any]],
+        aliased: Run,
+        aliased_temps: Sequence[np.dtype[Any]],
+        dtype: np.dtype[Any],
+        n: int,
     ) -> None:
-        self.run, self.overwrite, self.temps = run, overwrite, tuple(temps)
+        self.body, self.temps = body, tuple(temps)
+        self.aliased, self.aliased_temps = aliased, tuple(aliased_temps)
+        self.dtype, self.n = dtype, n
 
-    def scratch_nbytes(self, size: int) -> int:
-        """Scratch for contiguous operands of `size` elements."""
-        return sum(t.itemsize for t in self.temps) * min(size, BLOCK)
+    def scratch_nbytes(self, shape: tuple[int, ...]) -> int:
+        """Scratch of `runner` for outputs of this shape."""
+        return sum(t.itemsize for t in self.temps) * _block_size(shape)
+
+    def adder_scratch_nbytes(self, shape: tuple[int, ...]) -> int:
+        """Scratch of `adder`: one register more, for the values to be added."""
+        return self.scratch_nbytes(shape) + self.dtype.itemsize * _block_size(shape)
+
+    def runner(self, shape: tuple[int, ...]) -> Run:
+        """`run(*ins, out)` for outputs of this shape."""
+        return _fitted(self.body, self.temps, shape, self.n)
+
+    def overwriter(self, shape: tuple[int, ...]) -> Run:
+        """`run(*ins, out)` where `out` may be the first operand."""
+        return _fitted(self.aliased, self.aliased_temps, shape, self.n)
+
+    def adder(self, shape: tuple[int, ...]) -> Run:
+        """`run(*ins, acc)` adds the values to `acc`."""
+        body, n = self.body, self.n
+        if n == 2 and not self.temps:  # the derivative of a product, above all
+
+            def adding(x: Array, y: Array, acc: Array, held: Array) -> None:
+                body(x, y, held)
+                np.add(acc, held, acc)
+
+        else:
+
+            def adding(*operands: Array) -> None:  # type: ignore[misc]
+                acc, held = operands[n], operands[n + 1]
+                body(*operands[:n], held, *operands[n + 2 :])
+                np.add(acc, held, acc)
+
+        return _fitted(adding, (self.dtype, *self.temps), shape, n)
+
+
+def _fitted(
+    body: Run, temps: tuple[np.dtype[Any], ...], shape: tuple[int, ...], n: int
+) -> Run:
+    """`body` with its registers supplied: whole ones for small outputs, blocks for large
+    ones."""
+    if math.prod(shape) > 2 * BLOCK:
+        return _blocked(body, temps)
+    if not temps:
+        return body
+    params = ", ".join([*(f"x{i}" for i in range(n)), "out"])
+    space: dict[str, Any] = {"body": body, "empty": np.empty, "shape": shape}
+    lines = [f"def run({params}):"]
+    for k, t in enumerate(temps):
+        space[f"d{k}"] = t
+        lines.append(f"    t{k} = empty(shape, d{k})")
+    registers = ", ".join(f"t{k}" for k in range(len(temps)))
+    lines.append(f"    body({params}, {registers})")
+    exec("\n".join(lines), space)
+    return space["run"]  # type: ignore[no-any-return]
+
+
+def _block_size(shape: tuple[int, ...]) -> int:
+    """Elements that are worked on at a time: a block, or one index of the first axis."""
+    size = math.prod(shape)
+    if size <= 2 * BLOCK:
+        return size
+    return max(BLOCK, size // shape[0])
 
 
 def print_numpy(
@@ -204,23 +272,26 @@ def print_numpy(
     nodes = [n for n in topological(expr) if n.fn not in ("var", "const")]
     of = dict(zip(args, dtypes, strict=True))
     if not nodes:
-        return _copy_of(expr, args)
-    body, temps = _body(expr, nodes, args, of, aliased=False)
-    run = _blocked(body, temps, len(nodes))
-    if len(nodes) == 1 and _FUNCTIONS[nodes[0].fn][1]:
-        return Printed(run, run, temps)
-    body, more = _body(expr, nodes, args, of, aliased=True)
-    return Printed(run, _blocked(body, more, len(nodes)), temps)
+        return _copy_of(expr, args, of)
+    body, temps, dtype = _body(expr, nodes, args, of, aliased=False)
+    aliased, more = body, temps
+    if len(nodes) > 1 or not _FUNCTIONS[nodes[0].fn][1]:
+        aliased, more, _ = _body(expr, nodes, args, of, aliased=True)
+    elif [a.name for a in nodes[0].args] == list(args):
+        body = aliased = _FUNCTIONS[nodes[0].fn][0]
+    return Printed(body, temps, aliased, more, dtype, len(args))
 
 
-def _copy_of(expr: Expr, args: Sequence[str]) -> Printed:
-    if expr.fn == "const":
-        value = expr.value
-        run: Run = lambda *a: np.copyto(a[-1], value)  # noqa: E731
-    else:
-        at = list(args).index(expr.name)
-        run = lambda *a: np.copyto(a[-1], a[at])  # noqa: E731
-    return Printed(run, run, ())
+def _copy_of(expr: Expr, args: Sequence[str], of: dict[str, np.dtype[Any]]) -> Printed:
+    source: Any = expr.value
+    at = list(args).index(expr.name) if expr.fn == "var" else None
+    n = len(args)
+
+    def body(*operands: Array) -> None:
+        np.copyto(operands[n], source if at is None else operands[at])
+
+    dtype = np.result_type(source) if at is None else of[expr.name]
+    return Printed(body, (), body, (), dtype, n)
 
 
 def _body(
@@ -230,7 +301,7 @@ def _body(
     of: dict[str, np.dtype[Any]],
     *,
     aliased: bool,
-) -> tuple[Run, list[np.dtype[Any]]]:
+) -> tuple[Run, list[np.dtype[Any]], np.dtype[Any]]:
     """Straight-line code over registers; `aliased`: `out` may be the first operand, so it
     is written only by the last step, or after the last read of that operand."""
     dtypes: dict[Expr, Any] = {}
@@ -293,7 +364,7 @@ def _body(
     source = f"def body({params}):\n" + "\n".join("    " + line for line in lines)
     space["copyto"] = np.copyto
     exec(source, space)
-    return space["body"], temps
+    return space["body"], temps, dtypes[expr]
 
 
 def _take(
@@ -336,24 +407,33 @@ def _operand(
     return name
 
 
-def _blocked(body: Run, temps: list[np.dtype[Any]], steps: int) -> Run:
-    if steps == 1 and not temps:
-        return body
+def _blocked(body: Run, temps: tuple[np.dtype[Any], ...]) -> Run:
+    """`body` over blocks of large operands."""
 
     def run(*operands: Array) -> None:
         out = operands[-1]
-        size = out.size
-        if size > 2 * BLOCK and all(
-            a.flags.c_contiguous and a.shape == out.shape or a.size == 1
-            for a in operands
+        size, shape = out.size, out.shape
+        if all(
+            a.flags.c_contiguous and a.shape == shape or a.size == 1 for a in operands
         ):
+            if not temps and all(a.size == size for a in operands):
+                body(*operands)
+                return
             flat = [a.reshape(-1) for a in operands]
             scratch = [np.empty(BLOCK, t) for t in temps]
             for at in range(0, size, BLOCK):
                 end = min(at + BLOCK, size)
                 parts = [a[at:end] if a.size != 1 else a for a in flat]
-                body(*parts, *(s[: end - at] for s in scratch))
-        else:
-            body(*operands, *[np.empty(out.shape, t) for t in temps])
+                body(*parts, *[s[: end - at] for s in scratch])
+            return
+        rows = max(1, BLOCK // (size // shape[0]))
+        scratch = [np.empty((rows, *shape[1:]), t) for t in temps]
+        for at in range(0, shape[0], rows):
+            end = min(at + rows, shape[0])
+            parts = [
+                a[at:end] if a.ndim == len(shape) and a.shape[0] != 1 else a
+                for a in operands
+            ]
+            body(*parts, *[s[: end - at] for s in scratch])
 
     return run

@@ -204,80 +204,135 @@ class HandleEvaluator(Evaluator):
         n = len(op.args)
         if op.params or n > 2:
             return lambda *operands: apply(op, operands[:n], operands[n:])
-        return _unary(op) if n == 1 else _binary(op)
+        if n == 1:
+            return _written_out(op, _UNARY, "unary")
+        return _written_out(op, _BINARY, "binary")
 
 
-def _unary(op: Op) -> Callable[..., Any]:
-    plans = op.plans
+# The two functions below run once for every eager operation. They are written out as
+# source so that finding the plan, recording and making the handle cost no further calls;
+# anything unusual (other operand types, several levels, a leaf's first use) leaves them
+# for the general path.
+_UNARY = """
+def unary(x):
+    try:
+        xr = x._rec
+        plan = plans[xr.aval]
+    except (AttributeError, KeyError):
+        return general_unary(op, x)
+    state = state_of()
+    out = plan.execute(state, xr)
+    link = x._link
+    level = state.level
+    if level is None or not level.is_simple or not plan.call.is_differentiable:
+        return finish(level, plan.call, (x,), (xr,), out)
+    core = level.core
+    if link is core:
+        i = x._node
+        core.live[i] += 1
+    elif link is None:
+        return Handle(out, None, -1, None)
+    else:
+        i = core.leaves.get(link)
+        if i is None:
+            return finish(level, plan.call, (x,), (xr,), out)
+    ins = (i,)
+    spec = plan.call._specs.get(1) or plan.call.spec(1)
+    y = None
+    yr = None
+    {record}
+"""
+_BINARY = """
+def binary(x, y):
+    try:
+        xr = x._rec
+        yr = y._rec
+        plan = plans[xr.aval, yr.aval]
+    except (AttributeError, KeyError):
+        return general_binary(op, x, y)
+    state = state_of()
+    out = plan.execute(state, xr, yr)
+    level = state.level
+    if level is None or not level.is_simple or not plan.call.is_differentiable:
+        return finish(level, plan.call, (x, y), (xr, yr), out)
+    core = level.core
+    link = x._link
+    if link is core:
+        i = x._node
+        mask = 1
+    elif link is None:
+        mask = 0
+    else:
+        i = core.leaves.get(link)
+        if i is None:
+            return finish(level, plan.call, (x, y), (xr, yr), out)
+        mask = 1
+    link = y._link
+    if link is core:
+        j = y._node
+        mask += 2
+    elif link is not None:
+        j = core.leaves.get(link)
+        if j is None:
+            return finish(level, plan.call, (x, y), (xr, yr), out)
+        mask += 2
+    live = core.live
+    if mask == 3:
+        live[i] += 1
+        live[j] += 1
+        ins = (i, j)
+    elif mask == 1:
+        live[i] += 1
+        ins = (i,)
+    elif mask == 2:
+        live[j] += 1
+        ins = (j,)
+    else:
+        return Handle(out, None, -1, None)
+    spec = plan.call._specs.get(mask) or plan.call.spec(mask)
+    {record}
+"""
+# `TapeRecord.append` for one output, and holding what the rule keeps.
+_RECORD = """
+    code = spec.code
+    if code == 4:
+        xr.tokens.append(None)
+        yr.tokens.append(None)
+        saved = (yr, xr)
+    elif code == 3:
+        out.tokens.append(None)
+        saved = (out,)
+    elif not code:
+        saved = ()
+    elif code == 1:
+        xr.tokens.append(None)
+        saved = (xr,)
+    elif code == 2:
+        yr.tokens.append(None)
+        saved = (yr,)
+    else:
+        saved = tuple([hold(out if s < 0 else (xr, yr)[s]) for s in spec.saves])
+    core.flat += (spec, ins, saved)
+    live = core.live
+    node = len(live)
+    live.append(1)
+    {select}return Handle(out, core, node, None)
+"""
 
-    def unary(x: Any) -> Any:
-        try:
-            record = x._rec
-            plan = plans[record.aval]
-        except (AttributeError, KeyError):
-            result = apply(op, (x,), ())
-            if type(x) is EagerTensor:
-                plans[x.aval] = plan_of(op, (x.aval,), ())
-            return result
-        state = STATE.get()
-        out = plan.execute(state, record)
-        link = x._link
-        level = state.level
-        if link is None and (level is None or not level.records_all):
-            return EagerTensor(out, None, -1, None)
-        call = plan.call
-        if level is not None and level.is_simple:
-            if not call.is_differentiable:
-                return EagerTensor(out, None, -1, None)
-            core = level.core
-            node = x._node if link is core else core.leaves.get(link)
-            if node is not None:
-                node = _record(core, call, 1, (node,), record, None, out)
-                return EagerTensor(out, core, node, None)
-        return _finish(level, call, (x,), (record,), out)
 
-    return unary
+def _general_unary(op: Op, x: Any) -> Any:
+    result = apply(op, (x,), ())
+    if type(x) is EagerTensor:
+        op.plans[x.aval] = plan_of(op, (x.aval,), ())
+    return result
 
 
-def _binary(op: Op) -> Callable[..., Any]:
-    plans = op.plans
-
-    def binary(x: Any, y: Any) -> Any:
-        try:
-            xr, yr = x._rec, y._rec
-            plan = plans[xr.aval, yr.aval]
-        except (AttributeError, KeyError):
-            result = apply(op, (x, y), ())
-            if type(x) is EagerTensor and type(y) is EagerTensor:
-                key = (x.aval, y.aval)
-                plans[key] = plan_of(op, key, ())
-            return result
-        state = STATE.get()
-        out = plan.execute(state, xr, yr)
-        lx, ly = x._link, y._link
-        level = state.level
-        if lx is None and ly is None and (level is None or not level.records_all):
-            return EagerTensor(out, None, -1, None)
-        call = plan.call
-        if level is not None and level.is_simple and call.is_differentiable:
-            core = level.core
-            # A link the record does not know yet (a leaf's first use, a foreign tape)
-            # takes the general path.
-            i = x._node if lx is core else core.leaves.get(lx)
-            j = y._node if ly is core else core.leaves.get(ly)
-            if i is not None:
-                if j is not None:
-                    node = _record(core, call, 3, (i, j), xr, yr, out)
-                    return EagerTensor(out, core, node, None)
-                if ly is None:
-                    node = _record(core, call, 1, (i,), xr, yr, out)
-                    return EagerTensor(out, core, node, None)
-            elif lx is None and j is not None:
-                node = _record(core, call, 2, (j,), xr, yr, out)
-                return EagerTensor(out, core, node, None)
-        return _finish(level, call, (x, y), (xr, yr), out)
-
-    return binary
+def _general_binary(op: Op, x: Any, y: Any) -> Any:
+    result = apply(op, (x, y), ())
+    if type(x) is EagerTensor and type(y) is EagerTensor:
+        key = (x.aval, y.aval)
+        op.plans[key] = plan_of(op, key, ())
+    return result
 
 
 def _finish(
@@ -287,53 +342,29 @@ def _finish(
     records: tuple[ValueRecord, ...],
     out: ValueRecord,
 ) -> EagerTensor:
-    if not call.is_differentiable and (level is None or not level.records_all):
-        return EagerTensor(out, None, -1, None)
+    """Levels other than a single tape; none at all; nothing to differentiate."""
+    if level is None or not level.records_all:
+        if not call.is_differentiable or all([x._link is None for x in operands]):
+            return EagerTensor(out, None, -1, None)
     chains = emit(level, call, records, [chain_of(x) for x in operands], [out])
     return handles([out], chains)[0]
 
 
-def _record(
-    core: TapeRecord,
-    call: Call,
-    mask: int,
-    ins: tuple[int, ...],
-    x: Any,
-    y: Any,
-    out: ValueRecord,
-) -> int:
-    """Append one single-output equation of one or two operands to a tape without levels
-    around it: `TapeRecord.append` and holding what the rule keeps, written out because it
-    runs once for every operation."""
-    spec = call._specs.get(mask) or call.spec(mask)
-    code = spec.code
-    saved: tuple[Any, ...]
-    if code == 4:
-        x.tokens.append(None)
-        y.tokens.append(None)
-        saved = (y, x)
-    elif code == 3:
-        out.tokens.append(None)
-        saved = (out,)
-    elif not code:
-        saved = ()
-    elif code == 1:
-        x.tokens.append(None)
-        saved = (x,)
-    elif code == 2:
-        y.tokens.append(None)
-        saved = (y,)
-    else:
-        saved = tuple([hold(out if s < 0 else (x, y)[s]) for s in spec.saves])
-    if call.op.is_select:
-        core.has_select = True
-    live = core.live
-    core.flat += (spec, ins, saved)
-    for i in ins:
-        live[i] += 1  # type: ignore[index]
-    node = len(live)  # type: ignore[arg-type]
-    live.append(1)  # type: ignore[union-attr]
-    return node
+def _written_out(op: Op, source: str, name: str) -> Callable[..., Any]:
+    select = "core.has_select = True\n    " if op.is_select else ""
+    space: dict[str, Any] = {
+        "Handle": EagerTensor,
+        "finish": _finish,
+        "general_binary": _general_binary,
+        "general_unary": _general_unary,
+        "hold": hold,
+        "op": op,
+        "plans": op.plans,
+        "state_of": STATE.get,
+    }
+    record = _RECORD.format(select=select).strip()
+    exec(source.format(record=record), space)
+    return space[name]  # type: ignore[no-any-return]
 
 
 HANDLES: Final = HandleEvaluator()

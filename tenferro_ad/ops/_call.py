@@ -147,14 +147,13 @@ class RuleSpec:
         kernels: for each tracked argument (plain op, strong op, positions in `saved`), or
             None for the cotangent itself, if every rule is one elementwise operation.
         code: which of the common forms `saves` is (`_CODES`), or -1.
-        kind, rules, fresh: what the direct evaluator prepared from `kernels` (see its
+        kind, rules: what the direct evaluator prepared from `kernels` (see its
             `prepare`); `rules` holds the plain and the strong form.
     """
 
     __slots__ = (
         "call",
         "code",
-        "fresh",
         "kernels",
         "kind",
         "mask",
@@ -179,7 +178,6 @@ class RuleSpec:
         # Filled by the evaluator that fixes plans; -2 says "not yet".
         self.kind = -2
         self.rules: tuple[Any, Any] = (None, None)
-        self.fresh: tuple[bool, ...] = ()
         self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
         if all(r.applied is not None or r.passes for r in rules):
             self.kernels = [

@@ -57,49 +57,54 @@ def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
     return plan
 
 
-def _written_rule(
-    kernels: list[tuple[Any, list[int]] | None], out: Aval, saved: list[Aval]
-) -> Callable[..., Any]:
-    """Fix the plans of a rule whose inputs each need one operation or none: the avals of
-    cotangent and saved values are facts of the application, so a sweep has nothing left
-    to look up. The function is written out as source, without loops or lookups."""
-    space: dict[str, Any] = {}
-    lines = ["def rule(state, ct, saved, own):"]
-    names = []
-    for n, kernel in enumerate(kernels):
-        if kernel is None:
-            names.append("ct")
-            continue
-        applied, ix = kernel
+class InputRule:
+    """The reverse rule of one input as one operation, its plan fixed.
+
+    The avals of cotangent and saved values are facts of the application, so a sweep has
+    nothing left to look up; the functions are written out as source.
+
+    Attributes:
+        fresh: `fresh(state, ct, saved)` gives a new value.
+        into: `into(state, ct, saved, acc)` adds to the memory of `acc`, which the caller
+            owns: no value is made.
+        over: `over(ct, saved)` computes into the memory of `ct`, which the caller owns
+            and gives up; None where that is impossible.
+    """
+
+    __slots__ = ("fresh", "into", "over")
+
+    def __init__(
+        self, applied: Any, ix: list[int], out: Aval, saved: list[Aval]
+    ) -> None:
         operands = ["ct" if k < 0 else f"saved[{ix[k]}]" for k in applied.operands]
         avals = tuple(out if k < 0 else saved[ix[k]] for k in applied.operands)
         plan = plan_of(applied.op, avals, applied.params)
-        space[f"run{n}"] = plan.execute
-        result = f"g{n}"
-        names.append(result)
-        fresh = f"{result} = run{n}(state, {', '.join(operands)})"
-        if (
-            n == len(kernels) - 1
-            and None not in kernels
-            and plan.overwrite is not None
+        arrays = ", ".join(f"{o}.array" for o in operands)
+        space: dict[str, Any] = {
+            "run": plan.execute,
+            "add": plan.into,
+            "write": plan.overwrite,
+        }
+        lines = [
+            "def fresh(state, ct, saved):",
+            f"    return run(state, {', '.join(operands)})",
+            "def into(state, ct, saved, acc):",
+            f"    add(state, {arrays}, acc.array)",
+            "def over(ct, saved):",
+            "    a = ct.array",
+            f"    write({arrays}, a)",
+            "    return ct",
+        ]
+        exec("\n".join(lines), space)
+        self.fresh = space["fresh"]
+        self.into = space["into"]
+        possible = (
+            plan.overwrite is not None
             and applied.operands[0] == -1
+            and -1 not in applied.operands[1:]
             and plan.call.out.same(out)
-        ):
-            space["over"] = plan.overwrite
-            arrays = ", ".join(["a", *[f"{o}.array" for o in operands[1:]], "a"])
-            lines += [
-                "    if own:",
-                "        a = ct.array",
-                f"        over({arrays})",
-                f"        {result} = ct",
-                "    else:",
-                f"        {fresh}",
-            ]
-        else:
-            lines.append(f"    {fresh}")
-    lines.append("    return " + ", ".join(names))
-    exec("\n".join(lines), space)
-    return space["rule"]  # type: ignore[no-any-return]
+        )
+        self.over = space["over"] if possible else None
 
 
 class DirectEvaluator(Evaluator):
@@ -110,31 +115,28 @@ class DirectEvaluator(Evaluator):
     def prepare(self, spec: RuleSpec) -> int:
         """Fix the plans of a rule, once for each application form; gives `spec.kind`.
 
-        kind 1, 2: one or two inputs, each with a fresh output of `spec.rules`:
-        `rule(state, ct, saved, own)`, where with `own` the last kernel writes over `ct`.
-        kind 0: a single input that gets the cotangent itself. kind 3: other mixtures,
-        `spec.fresh` says which outputs are fresh. kind -1: the general path.
+        kind 1, 2: one or two inputs, each with an `InputRule` in `spec.rules`. kind 0: a
+        single input that gets the cotangent itself. kind 3: any mixture, None in
+        `spec.rules` for the cotangent itself. kind -1: the general path.
         """
         if spec.kernels is None:
             spec.kind = -1
             return -1
         call = spec.call
         saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
-        spec.fresh = tuple(k is not None for k in spec.kernels)
-        if spec.fresh == (False,):
-            spec.kind = 0
-            return 0
         plain, strong = (
-            _written_rule(
-                [None if k is None else (k[which], k[2]) for k in spec.kernels],
-                call.out,
-                saved,
+            tuple(
+                None if k is None else InputRule(k[which], k[2], call.out, saved)
+                for k in spec.kernels
             )
             for which in (0, 1)
         )
         spec.rules = (plain, strong)
-        n = len(spec.fresh)
-        spec.kind = n if n <= 2 and all(spec.fresh) else 3
+        n = len(plain)
+        if None not in plain and n <= 2:
+            spec.kind = n
+        else:
+            spec.kind = 0 if plain == (None,) else 3
         return spec.kind
 
     def bind(self, op: Op) -> Callable[..., Any]:

@@ -73,45 +73,56 @@ def sweep(
             if kind == -2 and inplace:
                 kind = prepare(spec)
         ins = flat[at + 1]
-        # One and two fresh outputs are most of all equations: nothing else is asked.
+        # One and two inputs with a kernel each are most of all equations.
         if kind == 1 and inplace:
             cts[i] = None
-            g = spec.rules[strong](state, ct, flat[at + 2], owned[i])
+            rule = spec.rules[strong][0]
             j = ins[0]
             h = cts[j]
             if h is None:
-                cts[j] = g
+                cts[j] = (
+                    rule.over(ct, flat[at + 2])
+                    if owned[i] and rule.over is not None
+                    else rule.fresh(state, ct, flat[at + 2])
+                )
                 owned[j] = 1
             elif owned[j]:
-                add_into(h, g)
+                rule.into(state, ct, flat[at + 2], h)
             else:
-                cts[j] = add_into(g, h)
+                cts[j] = add_into(rule.fresh(state, ct, flat[at + 2]), h)
                 owned[j] = 1
-            ct = g = h = None
+            ct = h = None
             continue
         if kind == 2 and inplace:
             cts[i] = None
-            g, ct = spec.rules[strong](state, ct, flat[at + 2], owned[i])
+            saved = flat[at + 2]
+            first, second = spec.rules[strong]
             j, k = ins
+            # The input that only adds to what it has goes first, so that the other one
+            # may write over the cotangent.
+            if owned[k] and cts[k] is not None:
+                first, second, j, k = second, first, k, j
             h = cts[j]
             if h is None:
-                cts[j] = g
-                owned[j] = 1
+                cts[j] = first.fresh(state, ct, saved)
             elif owned[j]:
-                add_into(h, g)
+                first.into(state, ct, saved, h)
             else:
-                cts[j] = add_into(g, h)
-                owned[j] = 1
+                cts[j] = add_into(first.fresh(state, ct, saved), h)
+            owned[j] = 1
             h = cts[k]
             if h is None:
-                cts[k] = ct
-                owned[k] = 1
+                cts[k] = (
+                    second.over(ct, saved)
+                    if owned[i] and second.over is not None
+                    else second.fresh(state, ct, saved)
+                )
             elif owned[k]:
-                add_into(h, ct)
+                second.into(state, ct, saved, h)
             else:
-                cts[k] = add_into(ct, h)
-                owned[k] = 1
-            ct = g = h = None
+                cts[k] = add_into(second.fresh(state, ct, saved), h)
+            owned[k] = 1
+            ct = h = saved = None
             continue
         saved = flat[at + 2]
         own = owned[i]
@@ -130,9 +141,12 @@ def sweep(
         elif kind == 0:
             shares = [(ins[0], ct, False)]
         else:
-            gs = spec.rules[strong](state, ct, saved, 0)
-            shares = list(zip(ins, gs, spec.fresh, strict=True))
-            del gs
+            shares = [
+                (j, ct, False)
+                if rule is None
+                else (j, rule.fresh(state, ct, saved), True)
+                for j, rule in zip(ins, spec.rules[strong], strict=True)
+            ]
         # Inputs that already have a cotangent of their own take the sum into it; only
         # what is left can alias `ct`, and a single alias inherits its ownership.
         alias = None
