@@ -16,7 +16,7 @@ from ..tape import RegionCall, digest
 from ._dispatch import Chain, chain_of, emit, handles, value_at
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._transforms import flatten, relinked
+from ._pytrees import flatten, relinked
 
 
 class _Immortal:
@@ -39,8 +39,9 @@ class RegionRecord:
     def __init__(self) -> None:
         self.live: _Immortal | None = _Immortal()
         self.program = Program()
-        # Inputs in order: record and what the levels outside know of it. `known` finds an
-        # input again by its record; the inputs hold those records, so ids stay unique.
+        # Inputs in order: record and what the levels outside know of it. `known` finds
+        # an input again by its record; the inputs hold those records, so ids stay
+        # unique.
         self.inputs: list[tuple[EagerTensor, ValueRecord, Chain]] = []
         self.known: dict[int, int] = {}
         self.has_select = False
@@ -109,13 +110,13 @@ def checkpoint(
 ) -> Callable[..., Any]:
     """`f`, keeping only inputs and outputs of each call for backward.
 
-    Backward runs the region again from the retained inputs (closed-over values are inputs
-    too); fresh buffers of that run are `CheckpointRecomputeOutput`s. Keyword arguments and
-    non-tensor arguments are passed through.
+    Backward runs the region again from the retained inputs (closed-over values are
+    inputs too); fresh buffers of that run are `CheckpointRecomputeOutput`s. Keyword
+    arguments and non-tensor arguments are passed through.
 
     Args:
-        f: any function of tensors and pytrees of tensors; must not depend on values that
-            change between forward and backward.
+        f: any function of tensors and pytrees of tensors; must not depend on values
+            that change between forward and backward.
         verify: "bitwise" compares every recomputed value with the forward pass.
 
     Raises (in backward):

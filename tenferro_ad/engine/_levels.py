@@ -1,8 +1,8 @@
 """Recording levels: reverse (tapes) and forward (tangents).
 
-A level is what `State.level` points to. Both kinds see the same equations through `note`;
-a reverse level keeps what rules declare, a forward level computes tangents at once and
-keeps nothing else.
+A level is what `State.level` points to. Both kinds see the same equations through
+`note`; a reverse level keeps what rules declare, a forward level computes tangents at
+once and keeps nothing else.
 """
 
 from __future__ import annotations

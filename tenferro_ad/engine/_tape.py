@@ -41,8 +41,8 @@ class Tape:
             loss = ta.mean((x @ w - target) ** 2)
         grads = tape.backward(loss)
 
-    Cost: entering sets one context variable; each recorded operation keeps what its rule
-    declares (`saves`) and nothing else, without allocating or copying.
+    Cost: entering sets one context variable; each recorded operation keeps what its
+    rule declares (`saves`) and nothing else, without allocating or copying.
     """
 
     __slots__ = ("_core", "_level", "_tokens")
@@ -292,3 +292,8 @@ def wrap(record: ValueRecord, handle: Any) -> EagerTensor:
 
 def _tree(params: Any, fn: Any) -> Any:
     return optree.tree_map(fn, params, none_is_leaf=False, namespace="tenferro_ad")
+
+
+def no_gradients() -> Gradients:
+    """The bundle of a value that depends on no variable: every answer is None."""
+    return Gradients({}, {}, wrap, _tree)

@@ -1,8 +1,8 @@
-"""Functional transforms over pytrees: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`.
+"""Reverse-mode transforms over pytrees: `grad`, `value_and_grad`, `vjp`.
 
-Each transform opens one recording level around one call of the function and differentiates
-with respect to explicit arguments; arguments that levels outside track stay tracked there,
-so transforms nest in any order. `None` is not a leaf of a pytree.
+Each transform opens one recording level around one call of the function and
+differentiates with respect to explicit arguments; arguments that levels outside track
+stay tracked there, so transforms nest in any order.
 """
 
 from __future__ import annotations
@@ -12,88 +12,30 @@ from typing import Any
 
 import optree
 
-from .._aval import is_inexact
 from .._ledger import STATE, State
 from ..errors import (
     DTypeError,
     GradientError,
-    IntegerInputError,
     InvalidArgumentError,
     NotALeafError,
     ShapeError,
     TapeConsumedError,
 )
-from ..ops import OPS
-from ..runtime import DIRECT
 from ..tape import Gradients, Leaf, TapeRecord
 from ._dispatch import chain_of, value_at
 from ._eager import EagerTensor
-from ._levels import ForwardLevel, ForwardRecord, ReverseLevel, handle_at
+from ._levels import ReverseLevel
 from ._make import as_tensor
+from ._pytrees import args_of, flatten, relinked, tensors_of, zeros_for
 from ._tape import (
     StrongZero,
     backward_from,
+    no_gradients,
     node_on,
     run_sweep,
     seed_of,
     strong_of,
 )
-
-NAMESPACE = "tenferro_ad"
-
-
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    leaves, treedef = optree.tree_flatten(tree, namespace=NAMESPACE)
-    return list(leaves), treedef
-
-
-def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any]:
-    """The leaves of a pytree as tensors that carry a derivative.
-
-    Raises:
-        IntegerInputError: a leaf is an integer or boolean.
-    """
-    leaves, treedef = flatten(tree)
-    tensors = [as_tensor(x) for x in leaves]
-    for path, x in zip(treedef.paths(), tensors, strict=True):
-        if not is_inexact(x.dtype):
-            raise IntegerInputError(
-                operation=operation,
-                argument=argument + "".join(f"[{p!r}]" for p in path),
-                found=f"dtype {x.dtype}",
-                fix="convert it to a float (`ta.astype`), or leave it out of the "
-                "arguments to differentiate",
-            )
-    return tensors, treedef
-
-
-def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
-    """A new handle on the same value, known to `core` as `node` and outside as before."""
-    outside: EagerTensor = value_at(x.record, chain_of(x), bare=False)
-    handle = EagerTensor(outside._rec, core, node, chain_of(outside))
-    handle._rec.tokens.append(None)
-    if outside._link is not None and outside._link.live is not None:
-        outside._link.keep(outside._node)
-    outer = outside._outer
-    while outer is not None:
-        outer[0].keep(outer[1])
-        outer = outer[2]
-    return handle
-
-
-def _args_of(
-    args: tuple[Any, ...], argnums: int | Sequence[int], operation: str
-) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for n in numbers:
-        if not -len(args) <= n < len(args):
-            raise InvalidArgumentError(
-                operation=operation,
-                argument="argnums",
-                found=f"{n} for a call with {len(args)} positional arguments",
-                fix="name positional arguments that the call passes",
-            )
-    return tuple(n % len(args) for n in numbers)
 
 
 class _Recording:
@@ -149,11 +91,6 @@ class _Recording:
         }
 
 
-def _zeros(x: EagerTensor) -> EagerTensor:
-    record = DIRECT[OPS["full"]](x.shape, x.dtype, 0, x.device)
-    return EagerTensor(record, None, -1, None)
-
-
 def _scalar_output(f_out: Any, has_aux: bool, operation: str) -> tuple[Any, Any]:
     if has_aux:
         if not (isinstance(f_out, tuple) and len(f_out) == 2):
@@ -201,7 +138,7 @@ def value_and_grad(
 
     def value_and_grad_f(*args: Any, **kwargs: Any) -> tuple[Any, Gradients]:
         rec = _Recording("value_and_grad")
-        for n in _args_of(args, argnums, "value_and_grad"):
+        for n in args_of(args, argnums, "value_and_grad"):
             leaves, treedef = flatten(args[n])
             for path, x in zip(treedef.paths(), leaves, strict=True):
                 token = getattr(x, "_link", None)
@@ -218,7 +155,7 @@ def value_and_grad(
         value = rec.outside(out)
         if rec.node(out) is None:
             seed_of(out, None, "value_and_grad")
-            grads = backward_nothing()
+            grads = no_gradients()
         else:
             grads = backward_from(
                 rec.core,
@@ -235,13 +172,6 @@ def value_and_grad(
     return value_and_grad_f
 
 
-def backward_nothing() -> Gradients:
-    """The bundle of a value that depends on no variable: every answer is None."""
-    from ._tape import _tree, wrap
-
-    return Gradients({}, {}, wrap, _tree)
-
-
 def grad(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -254,8 +184,9 @@ def grad(
     Args:
         f: returns a real scalar (or `(scalar, aux)` with `has_aux`).
         argnums: positional argument(s) to differentiate; any arrays.
-        strong_zero: whether an exact zero cotangent absorbs infinite or NaN derivatives.
-            "auto" does so when the program contains a select (`where`, masks).
+        strong_zero: whether an exact zero cotangent absorbs infinite or NaN
+            derivatives. "auto" does so when the program contains a select (`where`,
+            masks).
 
     Gradients of complex arguments follow Re(conj(a) b): the gradient of |z|^2 is 2 z.
     Unused arguments get zeros.
@@ -267,7 +198,7 @@ def grad(
     """
 
     def grad_f(*args: Any, **kwargs: Any) -> Any:
-        numbers = _args_of(args, argnums, "grad")
+        numbers = args_of(args, argnums, "grad")
         rec = _Recording("grad")
         call_args = list(args)
         parts = []
@@ -284,7 +215,7 @@ def grad(
             optree.tree_unflatten(
                 treedef,
                 [
-                    found[k] if k in found else _zeros(x)
+                    found[k] if k in found else zeros_for(x)
                     for k, x in zip(nodes, tensors, strict=True)
                 ],
             )
@@ -375,7 +306,7 @@ def vjp(
             optree.tree_unflatten(
                 treedef,
                 [
-                    found[i] if i in found else _zeros(x)
+                    found[i] if i in found else zeros_for(x)
                     for i, x in zip(nodes, tensors, strict=True)
                 ],
             )
@@ -383,129 +314,3 @@ def vjp(
         )
 
     return optree.tree_unflatten(out_def, values), pull
-
-
-def jvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
-    """The value of `f` and its derivative along `tangents`, computed together.
-
-    Args:
-        primals: positional arguments, pytrees of arrays.
-        tangents: pytrees of the same structure, shapes and dtypes.
-
-    Returns:
-        `(out, tangent_out)`, pytrees of the same structure.
-
-    Raises:
-        ShapeError, DTypeError: a tangent does not fit its primal.
-        IntegerInputError: a primal is an integer.
-        NoRuleError: an operation has no forward rule.
-
-    Cost: one pass; keeps tangents only while their values are in use; no copies.
-    """
-    if len(primals) != len(tangents):
-        raise ShapeError(
-            operation="jvp",
-            argument="tangents",
-            found=f"{len(tangents)} tangents for {len(primals)} primals",
-            fix="give one tangent for each primal",
-        )
-    outer = STATE.get().level
-    core = ForwardRecord()
-    bare = outer is None
-    trees = []
-    for n, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        xs, treedef = tensors_of(primal, "jvp", f"primal {n}")
-        ts, t_def = flatten(tangent)
-        if t_def != treedef:
-            raise ShapeError(
-                operation="jvp",
-                argument=f"tangent {n}",
-                found=f"the structure {t_def}",
-                fix=f"give it the structure of the primal, {treedef}",
-            )
-        linked = []
-        for x, t in zip(xs, [as_tensor(t) for t in ts], strict=True):
-            if x.shape != t.shape or x.dtype != t.dtype:
-                kind = ShapeError if x.shape != t.shape else DTypeError
-                raise kind(
-                    operation="jvp",
-                    argument=f"tangent {n}",
-                    found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
-                    fix="give the tangent the shape and dtype of the primal",
-                )
-            node = core.seed(handle_at(t.record, chain_of(t), bare=bare))
-            linked.append(relinked(x, core, node))
-        trees.append(optree.tree_unflatten(treedef, linked))
-        del linked
-    state = STATE.get()
-    token = STATE.set(State(state.account, state.reason, ForwardLevel(core, outer)))
-    try:
-        out = f(*trees)
-    finally:
-        STATE.reset(token)
-    del trees
-    outs, out_def = flatten(out)
-    del out
-    values, pushed = [], []
-    for y in outs:
-        y = as_tensor(y)
-        chain = chain_of(y)
-        if chain is not None and chain[0] is core:
-            t = core.tangents[chain[1]]
-            values.append(value_at(y.record, chain[2], bare=False))
-            if type(t) is EagerTensor:
-                pushed.append(t)
-            else:
-                t.tokens.append(None)
-                pushed.append(EagerTensor(t, None, -1, None))
-                t.tokens.pop()
-        else:
-            values.append(value_at(y.record, chain, bare=False))
-            pushed.append(_zeros(y))
-    del outs, y
-    core.close()
-    return (
-        optree.tree_unflatten(out_def, values),
-        optree.tree_unflatten(out_def, pushed),
-    )
-
-
-def hvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
-    """Gradient of a scalar `f` and its Hessian-vector product, forward over reverse.
-
-    Returns:
-        `(grad, hessian @ tangent)`, pytrees like the primals (a tuple if several).
-
-    Source: B. Pearlmutter, Neural Computation 6 (1994).
-
-    Cost: about two gradients; no copies.
-    """
-    numbers = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return jvp(grad(f, numbers), primals, tangents)
-
-
-def stop_gradient(x: Any) -> Any:
-    """The same value as a constant: no derivative flows through it.
-
-    Takes a pytree. Inside a checkpointed region it is recorded, so that recomputation
-    stops there too.
-
-    Cost: one handle; no allocation, no copy.
-    """
-
-    def stop(t: Any) -> Any:
-        if not isinstance(t, EagerTensor):
-            return t
-        level = STATE.get().level
-        if level is not None and level.records_all:
-            from ._dispatch import HANDLES
-
-            return HANDLES[OPS["stop_gradient"]](t)
-        t.record.tokens.append(None)
-        return EagerTensor(t.record, None, -1, None)
-
-    return optree.tree_map(stop, x, namespace=NAMESPACE)

@@ -1,9 +1,9 @@
 """In-place change under exclusive access, and fused elementwise kernels.
 
-A handle gives no write authority. `exclusive` unwraps the containers of handles that nobody
-shares, lends one `TensorViewMut` for each, and seats the same handles again afterwards;
-either all of them are lent or nothing happened. `update` runs an elementwise kernel into
-such a view.
+A handle gives no write authority. `exclusive` unwraps the containers of handles that
+nobody shares, lends one `TensorViewMut` for each, and seats the same handles again
+afterwards; either all of them are lent or nothing happened. `update` runs an
+elementwise kernel into such a view.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ._eager import EagerTensor
 def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
     """Exclusive access to the values of handles: `with ta.exclusive(w) as (m,): ...`.
 
-    Inside the block the handles are empty (using one raises `UseAfterMoveError`); after it
-    they hold the same values again. All or nothing.
+    Inside the block the handles are empty (using one raises `UseAfterMoveError`); after
+    it they hold the same values again. All or nothing.
 
     Raises:
         NotUniqueError: somebody else holds a value (a clone, a tape, a checkpoint);
@@ -44,8 +44,8 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
         BorrowConflictError: a guard or an exported array reads a value.
         InvalidArgumentError: a handle is named twice.
 
-    Cost: metadata only; no allocation, no copy. Waits for work in flight on asynchronous
-        lanes (a documented synchronisation point).
+    Cost: metadata only; no allocation, no copy. Waits for work in flight on
+        asynchronous lanes (a documented synchronisation point).
     """
     records: list[ValueRecord] = []
     for x in tensors:

@@ -144,8 +144,9 @@ class RuleSpec:
         saves: what is kept, as positions: i >= 0 input i, ~j output j.
         pull: `pull(F, ct, saved)` gives one cotangent for each tracked argument.
         strong: the same with zero-absorbing products, for programs with a select.
-        kernels: for each tracked argument (plain op, strong op, positions in `saved`), or
-            None for the cotangent itself, if every rule is one elementwise operation.
+        kernels: for each tracked argument (plain op, strong op, positions in `saved`),
+            or None for the cotangent itself, if every rule is one elementwise
+            operation.
         code: which of the common forms `saves` is (`_CODES`), or -1.
         kind, rules: what the direct evaluator prepared from `kernels` (see its
             `prepare`); `rules` holds the plain and the strong form.

@@ -1,9 +1,9 @@
 """Checkpoint regions: a stored sub-program that backward runs again (contract G7).
 
-A region keeps its boundary (inputs and outputs) and nothing inside. `RegionCall` is the one
-equation that outer recordings see. Its reverse rule replays the program from the retained
-inputs, under the reason `CheckpointRecomputeOutput`, into a recording of its own, and
-sweeps that; equations whose outputs no rule reads are not run again.
+A region keeps its boundary (inputs and outputs) and nothing inside. `RegionCall` is the
+one equation that outer recordings see. Its reverse rule replays the program from the
+retained inputs, under the reason `CheckpointRecomputeOutput`, into a recording of its
+own, and sweeps that; equations whose outputs no rule reads are not run again.
 
 Source of the idea: A. Griewank, Optim. Methods Softw. 1 (1992); T. Chen et al.,
 arXiv:1604.06174.

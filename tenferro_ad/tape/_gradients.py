@@ -1,8 +1,8 @@
 """Gradients: the bundle that owns the results of a backward pass.
 
-One owner for each gradient, keyed by the bare token of the leaf, so a bundle never makes a
-parameter non-unique. `grad` lends, `take_grad` moves out, `into_group` turns the whole
-bundle into an ordinary `AllocationGroup`.
+One owner for each gradient, keyed by the bare token of the leaf, so a bundle never
+makes a parameter non-unique. `grad` lends, `take_grad` moves out, `into_group` turns
+the whole bundle into an ordinary `AllocationGroup`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ._record import Leaf
 class Gradients:
     """Gradients by variable. Made by `tape.backward` and `ta.value_and_grad`.
 
-    `grads.grad(w)` and `grads.take_grad(w)` answer None for a variable without gradient;
-    `grads[w]` gives a handle, which nested derivatives track.
+    `grads.grad(w)` and `grads.take_grad(w)` answer None for a variable without
+    gradient; `grads[w]` gives a handle, which nested derivatives track.
     """
 
     __slots__ = ("_chains", "_records", "_taken", "_tree", "_wrap")

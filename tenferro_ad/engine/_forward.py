@@ -1,0 +1,120 @@
+"""Forward-mode transforms over pytrees: `jvp` and `hvp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import optree
+
+from .._ledger import STATE, State
+from ..errors import DTypeError, ShapeError
+from ._dispatch import chain_of, value_at
+from ._eager import EagerTensor
+from ._levels import ForwardLevel, ForwardRecord, handle_at
+from ._make import as_tensor
+from ._pytrees import flatten, relinked, tensors_of, zeros_for
+from ._transforms import grad
+
+
+def jvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """The value of `f` and its derivative along `tangents`, computed together.
+
+    Args:
+        primals: positional arguments, pytrees of arrays.
+        tangents: pytrees of the same structure, shapes and dtypes.
+
+    Returns:
+        `(out, tangent_out)`, pytrees of the same structure.
+
+    Raises:
+        ShapeError, DTypeError: a tangent does not fit its primal.
+        IntegerInputError: a primal is an integer.
+        NoRuleError: an operation has no forward rule.
+
+    Cost: one pass; keeps tangents only while their values are in use; no copies.
+    """
+    if len(primals) != len(tangents):
+        raise ShapeError(
+            operation="jvp",
+            argument="tangents",
+            found=f"{len(tangents)} tangents for {len(primals)} primals",
+            fix="give one tangent for each primal",
+        )
+    outer = STATE.get().level
+    core = ForwardRecord()
+    bare = outer is None
+    trees = []
+    for n, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
+        xs, treedef = tensors_of(primal, "jvp", f"primal {n}")
+        ts, t_def = flatten(tangent)
+        if t_def != treedef:
+            raise ShapeError(
+                operation="jvp",
+                argument=f"tangent {n}",
+                found=f"the structure {t_def}",
+                fix=f"give it the structure of the primal, {treedef}",
+            )
+        linked = []
+        for x, t in zip(xs, [as_tensor(t) for t in ts], strict=True):
+            if x.shape != t.shape or x.dtype != t.dtype:
+                kind = ShapeError if x.shape != t.shape else DTypeError
+                raise kind(
+                    operation="jvp",
+                    argument=f"tangent {n}",
+                    found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
+                    fix="give the tangent the shape and dtype of the primal",
+                )
+            node = core.seed(handle_at(t.record, chain_of(t), bare=bare))
+            linked.append(relinked(x, core, node))
+        trees.append(optree.tree_unflatten(treedef, linked))
+        del linked
+    state = STATE.get()
+    token = STATE.set(State(state.account, state.reason, ForwardLevel(core, outer)))
+    try:
+        out = f(*trees)
+    finally:
+        STATE.reset(token)
+    del trees
+    outs, out_def = flatten(out)
+    del out
+    values, pushed = [], []
+    for y in outs:
+        y = as_tensor(y)
+        chain = chain_of(y)
+        if chain is not None and chain[0] is core:
+            t = core.tangents[chain[1]]
+            values.append(value_at(y.record, chain[2], bare=False))
+            if type(t) is EagerTensor:
+                pushed.append(t)
+            else:
+                t.tokens.append(None)
+                pushed.append(EagerTensor(t, None, -1, None))
+                t.tokens.pop()
+        else:
+            values.append(value_at(y.record, chain, bare=False))
+            pushed.append(zeros_for(y))
+    del outs, y
+    core.close()
+    return (
+        optree.tree_unflatten(out_def, values),
+        optree.tree_unflatten(out_def, pushed),
+    )
+
+
+def hvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Gradient of a scalar `f` and its Hessian-vector product, forward over reverse.
+
+    Returns:
+        `(grad, hessian @ tangent)`, pytrees like the primals (a tuple if several).
+
+    Source: B. Pearlmutter, Neural Computation 6 (1994).
+
+    Cost: about two gradients; no copies.
+    """
+    numbers = 0 if len(primals) == 1 else tuple(range(len(primals)))
+    return jvp(grad(f, numbers), primals, tangents)

@@ -1,0 +1,99 @@
+"""Pytrees of tensors, and handles linked to a recording. `None` is not a leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import optree
+
+from .._aval import is_inexact
+from .._ledger import STATE
+from ..errors import IntegerInputError, InvalidArgumentError
+from ..ops import OPS
+from ..runtime import DIRECT
+from ._dispatch import HANDLES, chain_of, value_at
+from ._eager import EagerTensor
+from ._make import as_tensor
+
+NAMESPACE: Final = "tenferro_ad"
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    leaves, treedef = optree.tree_flatten(tree, namespace=NAMESPACE)
+    return list(leaves), treedef
+
+
+def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any]:
+    """The leaves of a pytree as tensors that carry a derivative.
+
+    Raises:
+        IntegerInputError: a leaf is an integer or boolean.
+    """
+    leaves, treedef = flatten(tree)
+    tensors = [as_tensor(x) for x in leaves]
+    for path, x in zip(treedef.paths(), tensors, strict=True):
+        if not is_inexact(x.dtype):
+            raise IntegerInputError(
+                operation=operation,
+                argument=argument + "".join(f"[{p!r}]" for p in path),
+                found=f"dtype {x.dtype}",
+                fix="convert it to a float (`ta.astype`), or leave it out of the "
+                "arguments to differentiate",
+            )
+    return tensors, treedef
+
+
+def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
+    """A new handle on the same value, known to `core` as `node` and outside as before."""
+    outside: EagerTensor = value_at(x.record, chain_of(x), bare=False)
+    handle = EagerTensor(outside._rec, core, node, chain_of(outside))
+    handle._rec.tokens.append(None)
+    if outside._link is not None and outside._link.live is not None:
+        outside._link.keep(outside._node)
+    outer = outside._outer
+    while outer is not None:
+        outer[0].keep(outer[1])
+        outer = outer[2]
+    return handle
+
+
+def args_of(
+    args: tuple[Any, ...], argnums: int | Sequence[int], operation: str
+) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise InvalidArgumentError(
+                operation=operation,
+                argument="argnums",
+                found=f"{n} for a call with {len(args)} positional arguments",
+                fix="name positional arguments that the call passes",
+            )
+    return tuple(n % len(args) for n in numbers)
+
+
+def zeros_for(x: EagerTensor) -> EagerTensor:
+    record = DIRECT[OPS["full"]](x.shape, x.dtype, 0, x.device)
+    return EagerTensor(record, None, -1, None)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same value as a constant: no derivative flows through it.
+
+    Takes a pytree. Inside a checkpointed region it is recorded, so that recomputation
+    stops there too.
+
+    Cost: one handle; no allocation, no copy.
+    """
+
+    def stop(t: Any) -> Any:
+        if not isinstance(t, EagerTensor):
+            return t
+        level = STATE.get().level
+        if level is not None and level.records_all:
+            return HANDLES[OPS["stop_gradient"]](t)
+        t.record.tokens.append(None)
+        return EagerTensor(t.record, None, -1, None)
+
+    return optree.tree_map(stop, x, namespace=NAMESPACE)
