@@ -1,12 +1,39 @@
-"""What the user holds."""
+"""What the user holds: eager tensors, tapes, transforms, checkpoints, functions."""
 
+from . import _fn_reductions
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
-from ._forward import hvp, jvp
+from ._fn_reductions import *
 from ._functions import *
+from ._forward import hvp, jvp
 from ._make import as_tensor, asarray, variable
 from ._pytrees import stop_gradient
 from ._tape import Tape
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
+
+__all__ = [
+    # tensors
+    "EagerTensor",
+    "ValueGuard",
+    "as_tensor",
+    "asarray",
+    "variable",
+    # recording and transforms
+    "HANDLES",
+    "Tape",
+    "checkpoint",
+    "grad",
+    "hvp",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
+    # in place
+    "Fused",
+    "exclusive",
+    "fused",
+    "update",
+]
+__all__ += _fn_reductions.__all__
