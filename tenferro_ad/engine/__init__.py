@@ -37,3 +37,4 @@ __all__ = [
     "update",
 ]
 __all__ += _fn_reductions.__all__
+__all__ += ["exp", "sqrt", "tanh", "where"]
