@@ -355,7 +355,13 @@ def _difference(
             for x, t in zip(point, tangents, strict=True)
         ]
         sides.append([_host(y) for y in _flat(f(*moved))])
-    return [(a - b) / (2 * h) for a, b in zip(*sides, strict=True)]
+    return [_quotient(a, b, 2 * h) for a, b in zip(*sides, strict=True)]
+
+
+# Infinities on both sides are a finding, not a warning of NumPy.
+@np.errstate(invalid="ignore", over="ignore")
+def _quotient(a: Array, b: Array, step: float) -> Array:
+    return (a - b) / step
 
 
 def _direction(x: Any, rng: np.random.Generator) -> Array:
@@ -429,6 +435,7 @@ def _same_twice(first: list[Any], second: list[Any], over: str) -> None:
             )
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def _agree(
     name: str,
     seen: Array,
@@ -443,11 +450,13 @@ def _agree(
         _fail(name, at, (seen[at], wanted[at], allowed), what, ref, over)
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def _worst(a: Array, b: Array) -> tuple[int, ...]:
     gap = np.nan_to_num(np.abs(a - b), nan=np.inf)
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def _fail(
     name: str,
     index: tuple[int, ...] | None,
