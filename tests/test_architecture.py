@@ -17,7 +17,8 @@ import pytest
 ROOT = "tenferro_ad"
 PACKAGE = Path(__file__).parents[1] / ROOT
 
-BASE = ("errors", "_ownership", "_ledger", "_aval")  # each may import those before it
+# Each may import those before it.
+BASE = ("errors", "_ownership", "_report", "_timeline", "_ledger", "_aval")
 LAYERS = {"storage": 1, "ops": 1, "backends": 2, "runtime": 3, "tape": 4, "engine": 5}
 CONVENIENCES = {"nn", "optim"}  # the public API only
 FACES = {"", "random", "special", "linalg", "fft", "testing", "unsafe"}

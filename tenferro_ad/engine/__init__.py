@@ -7,6 +7,7 @@ from ._eager import EagerTensor, ValueGuard
 from ._fn_reductions import *
 from ._functions import *
 from ._forward import hvp, jvp
+from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
 from ._pytrees import stop_gradient
 from ._tape import Tape
@@ -19,6 +20,10 @@ __all__ = [
     "ValueGuard",
     "as_tensor",
     "asarray",
+    "dlpack_device",
+    "from_dlpack",
+    "host_array_of",
+    "to_dlpack",
     "variable",
     # recording and transforms
     "HANDLES",
@@ -38,3 +43,6 @@ __all__ = [
 ]
 __all__ += _fn_reductions.__all__
 __all__ += ["exp", "sqrt", "tanh", "where"]
+
+EagerTensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
+EagerTensor.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]
