@@ -23,10 +23,8 @@ __all__ = [
     "avg_pool2d",
     "embedding",
     "cross_entropy",
-    "relu",
     "gelu",
     "silu",
-    "softplus",
 ]
 
 Extent = int | Sequence[int]
@@ -284,8 +282,8 @@ def cross_entropy(
         IndexRangeError: a class number out of range.
         InvalidArgumentError: an unknown `reduction`.
 
-    Cost: allocates one number for each sample, and the reduced one. The derivative keeps
-        `logits` and `target` and computes the softmax again.
+    Cost: allocates one number for each sample, and the reduced one. The derivative
+        keeps `logits` and `target` and computes the softmax again.
     """
     logits, target = as_tensor(logits), as_tensor(target)
     if axis is None:
@@ -310,14 +308,6 @@ def cross_entropy(
         found=repr(reduction),
         fix='pass "mean", "sum" or "none"',
     )
-
-
-def relu(x: Any, /) -> EagerTensor:
-    """max(x, 0), with slope 0 at 0.
-
-    Cost: allocates the result.
-    """
-    return HANDLES.relu(as_tensor(x))  # type: ignore[no-any-return]
 
 
 def gelu(x: Any, /, *, approximate: Literal["none", "tanh"] = "none") -> EagerTensor:
@@ -348,11 +338,3 @@ def silu(x: Any, /) -> EagerTensor:
     Cost: allocates the result.
     """
     return HANDLES.silu(as_tensor(x))  # type: ignore[no-any-return]
-
-
-def softplus(x: Any, /) -> EagerTensor:
-    """log(1 + exp(x)), without overflow.
-
-    Cost: allocates the result.
-    """
-    return HANDLES.softplus(as_tensor(x))  # type: ignore[no-any-return]
