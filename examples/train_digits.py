@@ -5,8 +5,8 @@
 The data ships with scikit-learn: 1,797 images of 8 x 8 from 43 writers. `shuffled`
 mixes writers over both parts; `ordered` tests on the last 360, by other writers.
 The network's block is a checkpoint: backward runs it again, one block at a time,
-instead of keeping its inside. At the end one more step runs with and without it, and the
-ledger says what each allocated, copied and held at its peak.
+instead of keeping its inside. At the end one more step runs with and without it, and
+the ledger says what each allocated, copied and held at its peak.
 """
 
 from __future__ import annotations
