@@ -1,0 +1,345 @@
+"""Reading elements: `x[key]`, `take`, `take_along_axis`.
+
+Basic keys (integers, slices, `...`, `None`) give views. Integer arrays give a fresh
+output, whose derivative adds at repeated indices; masks are turned into integer arrays
+by counting on concrete values.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, IndexRangeError, InvalidArgumentError, ShapeError
+from ..ops import Key, broadcast_shapes, span
+from ._axes import axis_of
+from ._dispatch import HANDLES
+from ._eager import EagerTensor
+from ._fn_joining import stack
+from ._fn_movement import broadcast_to, expand_dims
+from ._make import as_tensor, asarray
+
+__all__ = ["getitem", "take", "take_along_axis"]
+
+_INT64 = np.dtype(np.int64)
+
+
+# ---- functions -----------------------------------------------------------------------
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> EagerTensor:
+    """Elements of `x` at `indices` along one axis.
+
+    Args:
+        x: a value.
+        indices: integers of any shape, which takes the place of the axis. Negative ones
+            count from the end.
+        axis: the axis; may be left out for a 1-d value.
+
+    Raises:
+        IndexRangeError: an index or the axis is out of range; names axis, index, size.
+        DTypeError: indices are not integers.
+
+    Cost: one fresh output. The derivative keeps the indices only, and adds up the
+        cotangents of repeated indices into one fresh output.
+    """
+    x = as_tensor(x)
+    if axis is None:
+        if x.ndim != 1:
+            raise InvalidArgumentError(
+                operation="take",
+                argument="axis",
+                found=f"no axis for a value of shape {x.shape}",
+                fix="name the axis, or use `reshape(x, -1)`",
+            )
+        axis = 0
+    at = axis_of("take", axis, x.ndim)
+    return HANDLES.take(x, _indices("take", indices), at)  # type: ignore[no-any-return]
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
+    """For each place of `indices`, the element of `x` at that index along `axis`.
+
+    Args:
+        x: a value.
+        indices: integers with the axes of `x`; axes other than `axis` broadcast.
+        axis: the axis.
+
+    Raises:
+        IndexRangeError: an index or the axis is out of range; names axis, index, size.
+        ShapeError: axes other than `axis` do not broadcast.
+
+    Cost: one fresh output. The derivative keeps the indices only, and adds up the
+        cotangents of repeated indices into one fresh output.
+    """
+    x = as_tensor(x)
+    index = _indices("take_along_axis", indices)
+    if index.ndim != x.ndim:
+        raise ShapeError(
+            operation="take_along_axis",
+            argument="indices",
+            found=f"shape {index.shape} for a value of shape {x.shape}",
+            fix="give the indices as many axes as the value",
+        )
+    at = axis_of("take_along_axis", axis, x.ndim)
+    shape = broadcast_shapes(
+        "take_along_axis", *[(*v.shape[:at], 1, *v.shape[at + 1 :]) for v in (x, index)]
+    )
+    x, index = (
+        broadcast_to(v, (*shape[:at], v.shape[at], *shape[at + 1 :]))
+        for v in (x, index)
+    )
+    return HANDLES.take_along_axis(x, index, at)  # type: ignore[no-any-return]
+
+
+def getitem(x: Any, key: Any, /) -> EagerTensor:
+    """`x[key]` with NumPy's meaning.
+
+    Args:
+        x: a value.
+        key: one of these, or a tuple of them: an integer, a slice, `...`, `None` (a
+            new axis), integers of any shape (tensor, array or list), or a boolean mask,
+            which stands for the places where it holds. A 0-d integer tensor is an
+            integer.
+
+    Raises:
+        IndexRangeError: an index is out of range (names axis, index, size), or there
+            are more indices than axes.
+        ShapeError: a mask has another shape than the axes it stands for, or index
+            arrays do not broadcast.
+        DTypeError: a key of another kind.
+
+    Cost: basic keys give a view. Index arrays give one fresh output, and one more for
+        several of them together; index data from outside comes in by `Transfer`. A mask
+        is read where it is (waits for it) and makes one more output, its indices.
+    """
+    value = as_tensor(x)
+    entries = _expanded(value, list(key) if isinstance(key, tuple) else [key])
+    basic, arrays = _parted(value, entries)
+    whole = basic == tuple(span(0, n, 1) for n in value.shape)
+    out: EagerTensor = value if arrays and whole else HANDLES.slice(value, basic)
+    return _gathered(out, entries, arrays) if arrays else out
+
+
+# ---- reading a key -------------------------------------------------------------------
+
+
+def _indices(operation: str, indices: Any) -> EagerTensor:
+    if isinstance(indices, list | tuple) and not len(indices):
+        return asarray(np.empty(0, np.int64))
+    found = as_tensor(indices)
+    if found.dtype.kind not in "iu":
+        raise DTypeError(
+            operation=operation,
+            argument="indices",
+            found=f"indices of dtype {found.dtype}",
+            fix="pass integers",
+        )
+    return found
+
+
+def _entry(entry: Any) -> Any:
+    """One entry as an int, slice, `None`, `...`, mask or index array."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, bool | np.bool):
+        return np.asarray(entry)
+    if isinstance(entry, list):
+        entry = np.asarray(entry) if entry else np.empty(0, np.int64)
+    if isinstance(entry, EagerTensor | np.ndarray):
+        kind = entry.dtype.kind
+        if kind == "b" or (entry.ndim and kind in "iu"):
+            return entry
+    try:
+        return operator.index(entry)
+    except TypeError:
+        raise DTypeError(
+            operation="x[key]",
+            argument="key",
+            found=f"an index of type `{type(entry).__name__}`"
+            + (f" and dtype {entry.dtype}" if hasattr(entry, "dtype") else ""),
+            fix="use integers, slices, `...`, `None`, integer arrays or masks",
+        ) from None
+
+
+def _expanded(x: EagerTensor, key: list[Any]) -> list[Any]:
+    """Entries with masks replaced by index arrays and `...` by full slices."""
+    entries: list[Any] = []
+    used = 0
+    dots = None
+    for given in key:
+        entry = _entry(given)
+        if entry is Ellipsis:
+            if dots is not None:
+                raise InvalidArgumentError(
+                    operation="x[key]",
+                    argument="key",
+                    found="`...` twice",
+                    fix="use it once",
+                )
+            dots = len(entries)
+            continue
+        if _is_mask(entry):
+            used += entry.ndim
+        elif entry is not None:
+            used += 1
+        entries.append(entry)
+    if used > x.ndim:
+        raise IndexRangeError(
+            operation="x[key]",
+            argument="key",
+            found=f"{used} indices for a value with {x.ndim} axes",
+            fix="use at most one index for each axis",
+        )
+    at = len(entries) if dots is None else dots
+    entries[at:at] = [slice(None)] * (x.ndim - used)
+    # Axes that masks stand for are known only now.
+    out: list[Any] = []
+    axis = 0
+    for entry in entries:
+        if _is_mask(entry):
+            out += _unmasked(x, entry, axis)
+            axis += entry.ndim
+        else:
+            out.append(entry)
+            axis += entry is not None
+    return out
+
+
+def _is_mask(entry: Any) -> bool:
+    return isinstance(entry, EagerTensor | np.ndarray) and entry.dtype.kind == "b"
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, EagerTensor | np.ndarray | _Row)
+
+
+class _Row:
+    """Row `row` of the places of a mask; `None` stands for a new axis to index."""
+
+    __slots__ = ("places", "row")
+
+    def __init__(self, places: EagerTensor, row: int | None) -> None:
+        self.places, self.row = places, row
+
+
+def _unmasked(x: EagerTensor, mask: Any, axis: int) -> list[Any]:
+    want = x.shape[axis : axis + mask.ndim]
+    if mask.shape != want:
+        raise ShapeError(
+            operation="x[key]",
+            argument="key",
+            found=f"a mask of shape {mask.shape} for axes of shape {want}",
+            fix="give the mask the shape of the axes that it stands for",
+        )
+    if mask.ndim == 0:  # a new axis, of length 1 or 0
+        return [_Row(asarray(np.zeros((1, int(bool(mask))), np.int64)), None)]
+    if isinstance(mask, EagerTensor):
+        count = int(np.count_nonzero(mask.record.array))
+        places = HANDLES.mask_indices(mask, count)
+    else:
+        places = asarray(np.stack(np.nonzero(mask)))
+    return [_Row(places, k) for k in range(mask.ndim)]
+
+
+# ---- views first, then arrays --------------------------------------------------------
+
+
+def _parted(x: EagerTensor, entries: list[Any]) -> tuple[Key, list[int]]:
+    """The basic part of the key, and the axes after it that index arrays stand for."""
+    key: list[Any] = []
+    arrays: list[int] = []
+    axis = kept = 0
+    for entry in entries:
+        if entry is None:
+            key.append(None)
+            kept += 1
+            continue
+        if _is_array(entry):
+            arrays.append(kept)
+            kept += 1
+            if isinstance(entry, _Row) and entry.row is None:
+                key.append(None)
+                continue
+            key.append(span(0, x.shape[axis], 1))
+        elif isinstance(entry, slice):
+            start, stop, step = _bounds(entry, x.shape[axis])
+            key.append(span(start, len(range(start, stop, step)), step))
+            kept += 1
+        else:
+            key.append(_in_range(entry, axis, x.shape[axis]))
+        axis += 1
+    return tuple(key), arrays
+
+
+def _bounds(entry: slice, size: int) -> tuple[int, int, int]:
+    try:
+        return entry.indices(size)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            operation="x[key]",
+            argument="key",
+            found=f"{entry} ({error})",
+            fix="use integers, and a step other than zero",
+        ) from None
+
+
+def _in_range(index: int, axis: int, size: int) -> int:
+    if not -size <= index < size:
+        raise IndexRangeError(
+            operation="x[key]",
+            argument="key",
+            found=f"index {index} for axis {axis}, which has size {size}",
+            fix=f"use an index from {-size} to {size - 1}"
+            if size
+            else "the axis is empty",
+        )
+    return index + size if index < 0 else index
+
+
+def _gathered(x: EagerTensor, entries: list[Any], axes: list[int]) -> EagerTensor:
+    found = [e for e in entries if _is_array(e)]
+    at = _position(entries)
+    if len(found) == 1 and at == axes[0]:
+        return HANDLES.take(x, _index_tensor(found[0]), at)  # type: ignore[no-any-return]
+    return HANDLES.gather(x, _stacked(found), tuple(axes), at)  # type: ignore[no-any-return]
+
+
+def _stacked(found: list[Any]) -> EagerTensor:
+    """Index arrays, broadcast together, as one operand."""
+    if len(found) == 1:
+        return expand_dims(_index_tensor(found[0]), axis=0)
+    places = {id(e.places) if isinstance(e, _Row) else None for e in found}
+    first = found[0]
+    if isinstance(first, _Row) and len(places) == 1:
+        whole = first.places
+        if len(found) == whole.shape[0]:
+            return whole
+    if all(isinstance(e, np.ndarray) for e in found):
+        shape = broadcast_shapes("x[key]", *[e.shape for e in found])
+        columns = [np.broadcast_to(e, shape).astype(_INT64) for e in found]
+        return asarray(np.stack(columns))
+    rows = [_index_tensor(e) for e in found]
+    rows = [r if r.dtype == _INT64 else HANDLES.astype(r, _INT64) for r in rows]
+    shape = broadcast_shapes("x[key]", *[r.shape for r in rows])
+    return stack([broadcast_to(r, shape) for r in rows])
+
+
+def _index_tensor(entry: Any) -> EagerTensor:
+    if isinstance(entry, _Row):
+        key = (entry.row or 0, span(0, entry.places.shape[1], 1))
+        return HANDLES.slice(entry.places, key)  # type: ignore[no-any-return]
+    return as_tensor(entry)
+
+
+def _position(entries: list[Any]) -> int:
+    """Where the axes of index arrays stand in the result: in place of the arrays if
+    these (and integers) are neighbours in the key, else in front."""
+    fancy = [
+        k for k, e in enumerate(entries) if not (e is None or isinstance(e, slice))
+    ]
+    if fancy[-1] - fancy[0] + 1 != len(fancy):
+        return 0
+    return fancy[0]
