@@ -28,6 +28,7 @@ from ._door import (
 )
 from ._group import AllocationGroup
 from ._guard import HostReadGuard, HostWriteGuard
+from ._handover import records_of
 from ._layout import (
     CheckedInjectiveStrided,
     CheckedLayout,
@@ -117,5 +118,6 @@ __all__ = [
     "duplicate",
     "overwrite",
     "record_of",
+    "records_of",
     "transfer",
 ]

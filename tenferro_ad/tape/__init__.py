@@ -4,13 +4,17 @@ from ._backward import sweep
 from ._checkpoint import RegionCall, digest
 from ._gradients import Gradients
 from ._record import Leaf, Retained, TapeRecord, hold, let_go
+from ._retention import AdValueRecord, TapeRetention, ValueKey
 
 __all__ = [
+    "AdValueRecord",
     "Gradients",
     "Leaf",
     "RegionCall",
     "Retained",
     "TapeRecord",
+    "TapeRetention",
+    "ValueKey",
     "digest",
     "hold",
     "let_go",
