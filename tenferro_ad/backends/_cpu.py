@@ -17,7 +17,7 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import BASE, State
-from ..errors import AllocationLimitError, InternalError, UnsupportedError
+from ..errors import AllocationLimitError, UnsupportedError
 from ..ops import Call, Elementwise, ElementwiseOp, Library, Op, View, Write
 from ..storage import (
     OUTPUT_SOURCE,
@@ -256,7 +256,12 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
     scratch = kernel.scratch_nbytes(call)
     if len(outs) == 1 and not call.op.variadic:
         execute_one = _written_out(call, fn, scratch, "call, ({out},), ({ins})")
-        return Plan(call, execute_one, None, scratch, _adding(call, fn, scratch))
+        add = _adding(call, fn, scratch)
+        if kernel.add is not None:
+            add = _adding_in_place(call, kernel.add, scratch)
+        if kernel.check is not None:
+            execute_one = _checked(call, kernel.check, execute_one)
+        return Plan(call, execute_one, None, scratch, add)
     single = len(outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:
@@ -284,25 +289,53 @@ def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., 
     return into
 
 
+def _adding_in_place(
+    call: Call, add: Callable[..., None], scratch: int
+) -> Callable[..., None]:
+    def into(state: State, *arrays: Array) -> None:
+        if state.account is not BASE:
+            state.account.use_workspace(scratch)
+        add(call, arrays[-1], arrays[:-1])
+
+    return into
+
+
+def _checked(
+    call: Call, check: Callable[..., None], run: Callable[..., ValueRecord]
+) -> Callable[..., ValueRecord]:
+    def execute(state: State, *xs: ValueRecord) -> ValueRecord:
+        check(call, [x.array for x in xs])
+        return run(state, *xs)
+
+    return execute
+
+
 def _plan_view(call: Call, kernel: View) -> Plan:
     aval, name, fn = call.out, call.op.name, kernel.fn
+    if len(call.outs) > 1:
+
+        def several(state: State, x: ValueRecord) -> Any:
+            arrays = fn(x.array, call)
+            return tuple(
+                x.derive(a, v) for a, v in zip(arrays, call.outs, strict=True)
+            )
+
+        return Plan(call, several)
+    writes = kernel.otherwise == "write"
 
     def execute(state: State, x: ValueRecord) -> ValueRecord:
         array = fn(x.array, call)
-        if array is None:
-            # The strides cannot express it: the array API allows a copy here, and it is
-            # an explicit, recorded one.
-            base = duplicate(x.array, x.aval, name)
-            array = fn(base.array, call)
-            if array is None:
-                raise InternalError(
-                    operation=name,
-                    argument="kernel",
-                    found="a view that even contiguous memory cannot express",
-                    fix="declare the row as a kernel that writes",
-                )
-            return base.derive(array, aval)
-        return x.derive(array, aval)
+        if array is not None:
+            return x.derive(array, aval)
+        if writes:
+            record = allocate(state, aval, name)
+            np.copyto(record.array.reshape(x.aval.shape), x.array)
+            return record
+        # The array API allows a copy here, and it is an explicit, recorded one.
+        base = duplicate(x.array, x.aval, name)
+        if aval.shape == base.aval.shape:
+            return base
+        return base.derive(base.array.reshape(aval.shape), aval)
 
     return Plan(call, execute)
 

@@ -1,9 +1,13 @@
 """What the user holds: eager tensors, tapes, transforms, checkpoints, functions."""
 
-from . import _fn_reductions
+from . import _fn_creation, _fn_indexing, _fn_joining, _fn_movement, _fn_reductions
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
+from ._fn_creation import *
+from ._fn_indexing import *
+from ._fn_joining import *
+from ._fn_movement import *
 from ._fn_reductions import *
 from ._functions import *
 from ._forward import hvp, jvp
@@ -41,8 +45,10 @@ __all__ = [
     "fused",
     "update",
 ]
-__all__ += _fn_reductions.__all__
+__all__ += _fn_creation.__all__ + _fn_indexing.__all__ + _fn_joining.__all__
+__all__ += _fn_movement.__all__ + _fn_reductions.__all__
 __all__ += ["exp", "sqrt", "tanh", "where"]
 
 EagerTensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
 EagerTensor.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]
+EagerTensor.__getitem__ = getitem  # type: ignore[attr-defined]

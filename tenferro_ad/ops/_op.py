@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import InternalError, NoRuleError, ShapeError
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
@@ -45,21 +45,28 @@ class Elementwise:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A host kernel that writes its outputs: `fn(call, outs, ins, scratch)`.
+    """A host kernel that writes its outputs: `fn(call, outs, ins)`.
 
-    `scratch(shape, dtype)` hands out workspace; `scratch_nbytes(call)` bounds it.
+    `scratch_nbytes(call)` bounds its workspace. `check(call, ins)` refuses values (an
+    index out of range) before anything is allocated. `add(call, target, ins)` adds the
+    only output to an array, for kernels that need not visit all of it.
     """
 
     fn: Callable[..., None]
     scratch_nbytes: Callable[[Any], int] = field(default=lambda call: 0)
+    check: Callable[..., None] | None = None
+    add: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A descriptor change: `fn(array, call)` gives an array over the same memory, or None
-    where strides cannot express it (then the operation needs an explicit duplicate)."""
+    """A descriptor change: `fn(array, call)` gives an array over the same memory (a tuple
+    of them for several outputs), or None where strides cannot express it. Then the
+    elements are laid out in row-major order by an explicit duplicate or, if the row says
+    so, by writing an ordinary output."""
 
     fn: Callable[..., Any]
+    otherwise: Literal["duplicate", "write"] = "duplicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +167,11 @@ class Op:
     ) -> ArgRule:
         kept = [n for n in operands if n != "ct"]
         applied = Applied(
-            OPS[name], tuple(-1 if n == "ct" else kept.index(n) for n in operands), params
+            OPS[name],
+            tuple(-1 if n == "ct" else kept.index(n) for n in operands),
+            params,
         )
-        return ArgRule.of(
-            tuple(self._position(n, i) for n in kept), applied, applied
-        )
+        return ArgRule.of(tuple(self._position(n, i) for n in kept), applied, applied)
 
     def _position(self, name: str, i: int) -> int:
         if name in self.outs:
