@@ -213,14 +213,16 @@ class LayoutError(TenferroError, ValueError):
 
     Attributes:
         field: The fact at fault ("shape", "strides", "offset", "byte_range", "dtype",
-            "alignment", "provider", "injectivity").
+            "alignment", "provider", "injectivity", "rank").
         requested: The requested value.
         limit: The bound that it breaks.
+        recovered: What a consuming call hands back unchanged, else None.
     """
 
     field: str
     requested: object
     limit: object
+    recovered: Any = None
 
     _found = "{field} {requested}, where the limit is {limit}"
     _fix = "give a `{field}` within that limit"

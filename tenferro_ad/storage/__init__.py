@@ -38,7 +38,22 @@ from ._layout import (
     validations,
 )
 from ._provider import Provider, ProviderContext
+from ._ranks import (
+    RANKS,
+    DynRank,
+    Rank0,
+    Rank1,
+    Rank2,
+    Rank3,
+    Rank4,
+    Rank5,
+    Rank6,
+    Rank7,
+    Rank8,
+    TensorRank,
+)
 from ._record import POOLED_FROM, RetentionContainer, ValueRecord, record_of
+from ._reinterpret import scalar_pairs
 from ._root import (
     AllocationDiagnostics,
     AllocationSpan,
@@ -56,6 +71,9 @@ from ._traversal import (
     PreparedStridedRead,
     PreparedStridedWrite,
 )
+from ._typed import TypedTensor
+from ._typed_view import TypedTensorView
+from ._typed_view_mut import TypedTensorViewMut
 from ._view import TensorView
 from ._view_mut import TensorViewMut
 
@@ -107,6 +125,23 @@ __all__ = [
     "Tensor",
     "TensorView",
     "TensorViewMut",
+    "scalar_pairs",
+    # typed tensors
+    "RANKS",
+    "DynRank",
+    "Rank0",
+    "Rank1",
+    "Rank2",
+    "Rank3",
+    "Rank4",
+    "Rank5",
+    "Rank6",
+    "Rank7",
+    "Rank8",
+    "TensorRank",
+    "TypedTensor",
+    "TypedTensorView",
+    "TypedTensorViewMut",
     # records and doors
     "OUTPUT_SOURCE",
     "POOLED_FROM",

@@ -14,7 +14,7 @@ hands out hold its borrow until they are garbage.
 from __future__ import annotations
 
 from enum import Enum
-from typing import assert_never, final
+from typing import Final, assert_never, final
 
 from .._ownership import MoveOnly
 from ..errors import AccessError, TenferroError
@@ -41,6 +41,9 @@ class AccessTarget(Enum):
     Device = "device"
 
 
+_HOST: Final = AccessTarget.Host  # reading an enum's member costs more than a name
+
+
 @final
 class CheckedRead(MoveOnly):
     """A shared borrow joined to its own descriptor; opaque."""
@@ -59,7 +62,8 @@ class CheckedRead(MoveOnly):
         return pair
 
     def _part(self, operation: str) -> tuple[StorageRef, CheckedDescriptor]:
-        self._require(operation)
+        if self._moved_by is not None:
+            self._require(operation)
         self._moved_by = operation
         return self._read_ref, self._read_descriptor
 
@@ -84,7 +88,8 @@ class CheckedWrite(MoveOnly):
         return pair
 
     def _part(self, operation: str) -> tuple[StorageMut, CheckedInjectiveDescriptor]:
-        self._require(operation)
+        if self._moved_by is not None:
+            self._require(operation)
         self._moved_by = operation
         return self._write_mut, self._write_descriptor
 
@@ -135,7 +140,7 @@ def prepare_read(checked: CheckedRead, target: AccessTarget) -> PreparedRead:
     """
     ref, descriptor = checked._part("prepare_read")
     try:
-        if target is AccessTarget.Host:
+        if target is _HOST:
             return _host_read(HostReadGuard._open(ref, descriptor), descriptor)
         root = ref._ref_claim._root.value
         state = root.provider.value.prepare_device(root.allocation, "read")
@@ -162,7 +167,7 @@ def prepare_write(checked: CheckedWrite, target: AccessTarget) -> PreparedWrite:
     """
     mut, injective = checked._part("prepare_write")
     try:
-        if target is AccessTarget.Host:
+        if target is _HOST:
             return _host_write(
                 HostWriteGuard._open(mut, injective.descriptor), injective
             )
@@ -201,7 +206,7 @@ def _host_read(guard: HostReadGuard, descriptor: CheckedDescriptor) -> PreparedH
         dense: PreparedContiguousRead = object.__new__(PreparedContiguousRead)
         dense._moved_by = None
         dense.guard = guard
-        dense.element_range = layout.element_range
+        dense.element_range = range(guard._rg_array.size)
         return dense
     if isinstance(layout, CheckedStrided):
         strided: PreparedStridedRead = object.__new__(PreparedStridedRead)
@@ -220,7 +225,7 @@ def _host_write(
         dense: PreparedContiguousWrite = object.__new__(PreparedContiguousWrite)
         dense._moved_by = None
         dense.guard = guard
-        dense.element_range = layout.element_range
+        dense.element_range = range(guard._wg_array.size)
         return dense
     if isinstance(layout, CheckedStrided):
         strided: PreparedStridedWrite = object.__new__(PreparedStridedWrite)

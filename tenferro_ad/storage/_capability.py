@@ -30,7 +30,11 @@ class StorageRef(MoveOnly):
     @classmethod
     def _of(cls, claim: OwnedSpanClaim, cell: Borrow, operation: str) -> StorageRef:
         cell.acquire_shared(operation, claim)
-        return cls._make(claim, ((cell, "shared"),))
+        ref: StorageRef = object.__new__(cls)
+        ref._moved_by = None
+        ref._ref_claim = claim
+        ref._ref_holds = ((cell, "shared"),)
+        return ref
 
     @classmethod
     def _make(cls, claim: OwnedSpanClaim, holds: tuple[Hold, ...]) -> StorageRef:
@@ -61,7 +65,8 @@ class StorageRef(MoveOnly):
             self._moved_by = ended_by
             holds, self._ref_holds = self._ref_holds, ()
             del self._ref_claim
-            _release(holds)
+            for cell, kind in holds[::-1]:
+                cell.release(kind)
 
     def __del__(self) -> None:
         if getattr(self, "_ref_holds", ()):
@@ -133,7 +138,8 @@ class StorageMut(MoveOnly):
             self._moved_by = ended_by
             holds, self._mut_holds = self._mut_holds, ()
             del self._mut_claim
-            _release(holds)
+            for cell, kind in holds[::-1]:
+                cell.release(kind)
 
     def __del__(self) -> None:
         if getattr(self, "_mut_holds", ()):
@@ -147,11 +153,6 @@ def _retained(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     for cell, kind in holds:
         cell.retain(kind)
     return holds
-
-
-def _release(holds: tuple[Hold, ...]) -> None:
-    for cell, kind in reversed(holds):
-        cell.release(kind)
 
 
 def _expired(capability: StorageRef | StorageMut, operation: str) -> NoReturn:

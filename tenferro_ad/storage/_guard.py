@@ -22,8 +22,8 @@ def _open_host(
     root: RootResource, descriptor: CheckedDescriptor, mode: AccessMode
 ) -> tuple[HostArray, Shared[HostMapping] | None]:
     """The descriptor's host elements, and the one mapping that this access made."""
-    context = root.provider.value
-    if not context.needs_mapping():
+    context = root._context
+    if not context.maps_host:
         if not isinstance(root.allocation, np.ndarray):
             raise AccessError(
                 operation="prepare",

@@ -89,10 +89,12 @@ class HostMapping:
 class ProviderContext:
     """The provider as roots keep it alive: one `Shared` of it in each root."""
 
-    __slots__ = ("_provider",)
+    __slots__ = ("_provider", "maps_host")
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
+        # Whether host access maps and unmaps: a fact of the provider, asked once.
+        self.maps_host = hasattr(provider, "map_host")
 
     @property
     def provider(self) -> Any:
@@ -103,10 +105,6 @@ class ProviderContext:
     def name(self) -> str:
         """Name of the allocation domain."""
         return str(getattr(self._provider, "name", type(self._provider).__name__))
-
-    def needs_mapping(self) -> bool:
-        """Whether host access maps and unmaps."""
-        return hasattr(self._provider, "map_host")
 
     def prepare_device(self, buffer: Buffer, mode: AccessMode) -> object:
         """Ask the provider for its binding state.

@@ -9,18 +9,27 @@ taken apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
 from .._ownership import MoveOnly
-from ..errors import InternalError
+from ..errors import InternalError, LayoutError
+from ._access import (
+    CheckedRead,
+    CheckedWrite,
+    PreparedDeviceRead,
+    PreparedDeviceWrite,
+)
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor, host_array
-from ._layout import WriteInjectivityProof
+from ._layout import CheckedLayout, WriteInjectivityProof, inherit_injective
 from ._provider import Buffer, HostArray
+from ._reinterpret import reinterpreted
 from ._root import AllocationSpan, OwnedStorage
-from ._view import TensorView, describe
+from ._traversal import PreparedHostRead, PreparedHostWrite
+from ._view import TensorView, describe, through
 from ._view_mut import TensorViewMut
 
 
@@ -123,7 +132,12 @@ class Tensor(MoveOnly):
     def device(self) -> Any:
         """The provider that holds the bytes. Cost: constant."""
         self._require("device")
-        return self._owner_storage._resource.provider.value.provider
+        return self._owner_storage._resource._context.provider
+
+    @property
+    def _layout(self) -> CheckedLayout:
+        self._require("layout")
+        return self._owner_descriptor.layout
 
     def descriptor(self) -> CheckedDescriptor:
         """The checked descriptor: metadata that opens nothing. Cost: constant."""
@@ -138,7 +152,8 @@ class Tensor(MoveOnly):
 
         Cost: constant; no allocation of storage, no strong count, no provider call.
         """
-        self._require("as_view")
+        if self._moved_by is not None:
+            self._require("as_view")
         storage = self._owner_storage
         ref = StorageRef._of(storage._claim, storage._borrow, "as_view")
         return TensorView._make(ref, self._owner_descriptor)
@@ -151,35 +166,126 @@ class Tensor(MoveOnly):
 
         Cost: constant; no allocation of storage, no strong count, no provider call.
         """
-        self._require("as_view_mut")
+        if self._moved_by is not None:
+            self._require("as_view_mut")
         storage = self._owner_storage
         mut = StorageMut._of(storage._claim, storage._borrow, "as_view_mut")
         return TensorViewMut._make(mut, self._owner_descriptor, self._owner_proof)
 
     def numpy(self) -> HostArray:
         """A read-only array, through `as_view`. Cost: as `TensorView.numpy`."""
-        with self.as_view() as view:
-            return view.numpy()
+        return through(self, self.as_view(), TensorView.numpy)
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element, through `as_view`. Cost: as `TensorView.get`."""
-        with self.as_view() as view:
-            return view.get(index)
+        return through(self, self.as_view(), lambda view: view.get(index))
 
     def __getitem__(self, key: object) -> TensorView:
         """A part of the value, through `as_view`. Cost: as `TensorView[...]`."""
-        with self.as_view() as view:
-            return view[key]
+        return through(self, self.as_view(), lambda view: view[key])
+
+    def permute_dims(self, axes: Sequence[int]) -> TensorView:
+        """Axes reordered, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.permute_dims(axes))
+
+    def reshape(self, shape: tuple[int, ...]) -> TensorView:
+        """Elements regrouped, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.reshape(shape))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
+        """Elements repeated, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.broadcast_to(shape))
+
+    def flip(self, axis: int) -> TensorView:
+        """One axis reversed, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.flip(axis))
+
+    def reinterpret(self, dtype: Any) -> TensorView:
+        """The same bytes as another type, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.reinterpret(dtype))
+
+    def prepare_host(self) -> PreparedHostRead:
+        """Host read access, through `as_view`. Cost: as `TensorView.prepare_host`."""
+        return through(self, self.as_view(), TensorView.prepare_host)
+
+    def prepare_device(self) -> PreparedDeviceRead:
+        """Device read access, through `as_view`. Cost: one provider preparation."""
+        return through(self, self.as_view(), TensorView.prepare_device)
+
+    def checked_read(self) -> CheckedRead:
+        """The opaque read pairing, through `as_view`. Cost: constant."""
+        return through(self, self.as_view(), TensorView.checked_read)
 
     def duplicate(self) -> Tensor:
         """A new owner of a copy, through `as_view`. Cost: as `TensorView.duplicate`."""
-        with self.as_view() as view:
-            return view.duplicate()
+        return through(self, self.as_view(), TensorView.duplicate)
+
+    def write(self) -> HostArray:
+        """A writable array, through `as_view_mut`. Cost: as `TensorViewMut.write`."""
+        return through(self, self.as_view_mut(), TensorViewMut.write)
+
+    def get_mut(self, index: tuple[int, ...]) -> HostArray:
+        """One writable element, through `as_view_mut`. Cost: one host access."""
+        return through(self, self.as_view_mut(), lambda mut: mut.get_mut(index))
 
     def fill(self, value: complex) -> None:
         """Set every element, through `as_view_mut`. Cost: writes `nbytes`."""
-        with self.as_view_mut() as view:
-            view.fill(value)
+        through(self, self.as_view_mut(), lambda mut: mut.fill(value))
+
+    def copy_from(self, source: TensorView) -> None:
+        """Copy elements in, through `as_view_mut`: one `ExplicitDuplicate`.
+
+        Cost: copies `nbytes`; allocates nothing.
+        """
+        through(self, self.as_view_mut(), lambda mut: mut.copy_from(source))
+
+    def split_mut(self, keys: Sequence[object]) -> list[TensorViewMut]:
+        """Disjoint writable parts, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.split_mut`.
+        """
+        return through(self, self.as_view_mut(), lambda mut: mut.split_mut(keys))
+
+    def reinterpret_mut(self, dtype: Any) -> TensorViewMut:
+        """Write the same bytes as another type, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.reinterpret_mut`; no copy.
+        """
+        return through(self, self.as_view_mut(), lambda mut: mut.reinterpret_mut(dtype))
+
+    def prepare_host_mut(self) -> PreparedHostWrite:
+        """Host write access, through `as_view_mut`. Cost: at most one map."""
+        return through(self, self.as_view_mut(), TensorViewMut.prepare_host_mut)
+
+    def prepare_device_mut(self) -> PreparedDeviceWrite:
+        """Device write access, through `as_view_mut`. Cost: one preparation."""
+        return through(self, self.as_view_mut(), TensorViewMut.prepare_device_mut)
+
+    def checked_write(self) -> CheckedWrite:
+        """The opaque write pairing, through `as_view_mut`. Cost: constant."""
+        return through(self, self.as_view_mut(), TensorViewMut.checked_write)
+
+    def into_reinterpreted(self, dtype: Any) -> Tensor:
+        """Use up the owner and return one that reads the same bytes as another type.
+
+        Complex to real adds a last axis of two; real to complex uses one up; numbers of
+        one size keep their shape. See `scalar_pairs` for the list.
+
+        Raises:
+            LayoutError: The pair is not listed, or the layout does not fit it;
+                `recovered` is this same owner, unchanged.
+            BorrowConflictError: A borrow is open; the owner is unchanged.
+
+        Cost: O(rank); no allocation, copy or provider call.
+        """
+        self._require("into_reinterpreted")
+        try:
+            new = reinterpreted("into_reinterpreted", self._owner_descriptor, dtype)
+        except LayoutError as error:
+            error.recovered = self
+            raise
+        storage, _, proof = self._part("into_reinterpreted")
+        return Tensor._make(storage, new, inherit_injective(proof, new.layout))
 
     def __repr__(self) -> str:
         return describe("Tensor", self._owner_descriptor, self._moved_by)

@@ -7,8 +7,8 @@ take no borrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, assert_never, final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, assert_never, final
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from ..errors import (
     ExpiredCapabilityError,
     IndexRangeError,
     InternalError,
+    LayoutError,
     UseAfterMoveError,
 )
 from . import _selection
 from ._access import (
+    _HOST,
     AccessTarget,
     CheckedRead,
     PreparedDeviceRead,
@@ -30,7 +32,9 @@ from ._access import (
 )
 from ._capability import StorageRef
 from ._descriptor import CheckedDescriptor, host_array
+from ._layout import CheckedLayout
 from ._provider import HostArray
+from ._reinterpret import reinterpreted
 from ._root import AllocationSpan
 from ._traversal import (
     PreparedContiguousRead,
@@ -52,6 +56,28 @@ def refuse_ended(kind: str, operation: str, by: str, expired: bool) -> NoReturn:
     if expired:
         raise ExpiredCapabilityError(operation=operation, kind=kind, ended_by=by)
     raise UseAfterMoveError(operation=operation, kind=kind, consumed_by=by)
+
+
+V = TypeVar("V", bound="Lent")
+T = TypeVar("T")
+
+
+class Lent(Protocol):
+    """A view that a delegating call takes for its own length."""
+
+    def close(self) -> None: ...
+
+
+def through(holder: object, view: V, call: Callable[[V], T]) -> T:
+    """Run one call of `holder` on a view of it; a failure names `holder` again."""
+    try:
+        return call(view)
+    except (AccessError, LayoutError) as error:
+        if error.recovered is view:
+            error.recovered = holder
+        raise
+    finally:
+        view.close()
 
 
 def full_index(operation: str, index: tuple[int, ...], ndim: int) -> tuple[int, ...]:
@@ -124,6 +150,15 @@ class TensorView(MoveOnly):
         """Identity of the borrowed bytes. Cost: constant."""
         return self._live("span").span
 
+    @property
+    def device(self) -> Any:
+        """The provider that holds the bytes. Cost: constant."""
+        return self._live("device")._ref_claim._root.value._context.provider
+
+    @property
+    def _layout(self) -> CheckedLayout:
+        return self._view_descriptor.layout
+
     def descriptor(self) -> CheckedDescriptor:
         """The checked descriptor: metadata that opens nothing. Cost: constant."""
         return self._view_descriptor
@@ -159,6 +194,21 @@ class TensorView(MoveOnly):
         """The same elements with one axis reversed. Cost: O(rank); no copy."""
         return self._derive("flip", _selection.reverse, axis)
 
+    def reinterpret(self, dtype: Any) -> TensorView:
+        """The same bytes as another listed type, under the same borrow.
+
+        Complex to real adds a last axis of two; real to complex uses one up; numbers of
+        one size keep their shape. See `scalar_pairs` for the list.
+
+        Raises:
+            LayoutError: The pair is not listed, or the layout does not fit it.
+
+        Cost: O(rank); no allocation, copy or provider call.
+        """
+        ref = self._live("reinterpret")
+        new = reinterpreted("reinterpret", self._view_descriptor, dtype)
+        return TensorView._make(ref._share("reinterpret"), new)
+
     def _derive(self, operation: str, rule: Any, fact: object) -> TensorView:
         ref = self._live(operation)
         old = self._view_descriptor
@@ -184,7 +234,7 @@ class TensorView(MoveOnly):
         ref = self._live("numpy")._share("numpy")
         checked = CheckedRead._join(ref, self._view_descriptor)
         try:
-            prepared = _host_read(prepare_read(checked, AccessTarget.Host))
+            prepared = _host_read(prepare_read(checked, _HOST))
         except AccessError as error:
             ref.close()
             error.recovered = self
@@ -209,7 +259,7 @@ class TensorView(MoveOnly):
 
         Cost: constant; one map and wait where the provider needs them.
         """
-        return _host_read(self._prepare("prepare_host", AccessTarget.Host))
+        return _host_read(self._prepare("prepare_host", _HOST))
 
     def prepare_device(self) -> PreparedDeviceRead:
         """Consume the view and return device access.
@@ -230,8 +280,7 @@ class TensorView(MoveOnly):
         return CheckedRead._join(ref, self._view_descriptor)
 
     def _prepare(self, operation: str, target: AccessTarget) -> PreparedRead:
-        ref = self._live(operation)
-        checked = CheckedRead._join(ref, self._view_descriptor)
+        checked = CheckedRead._join(self._live(operation), self._view_descriptor)
         try:
             prepared = prepare_read(checked, target)
         except AccessError as error:
@@ -248,8 +297,7 @@ class TensorView(MoveOnly):
         from ._door import duplicate_storage
         from ._tensor import Tensor
 
-        device = self._live("duplicate")._ref_claim._root.value.provider.value.provider
-        storage, array = duplicate_storage(self.numpy(), device, "duplicate")
+        storage, array = duplicate_storage(self.numpy(), self.device, "duplicate")
         return Tensor._seat(storage, array)
 
     def close(self) -> None:

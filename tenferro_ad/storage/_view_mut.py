@@ -16,8 +16,11 @@ from .._ownership import MoveOnly
 from ..errors import AccessError, InternalError
 from . import _selection
 from ._access import (
+    _HOST,
     AccessTarget,
+    CheckedRead,
     CheckedWrite,
+    PreparedDeviceRead,
     PreparedDeviceWrite,
     PreparedWrite,
     prepare_write,
@@ -30,15 +33,17 @@ from ._descriptor import (
     host_array,
 )
 from ._disjoint import Request, prove_disjoint
-from ._layout import WriteInjectivityProof, inherit_injective
+from ._layout import CheckedLayout, WriteInjectivityProof, inherit_injective
 from ._provider import HostArray
+from ._reinterpret import reinterpreted
 from ._root import AllocationSpan
 from ._traversal import (
     PreparedContiguousWrite,
+    PreparedHostRead,
     PreparedHostWrite,
     PreparedStridedWrite,
 )
-from ._view import TensorView, describe, full_index, refuse_ended
+from ._view import TensorView, describe, full_index, refuse_ended, through
 
 if TYPE_CHECKING:
     from ._tensor import Tensor
@@ -114,6 +119,15 @@ class TensorViewMut(MoveOnly):
         """Identity of the borrowed bytes. Cost: constant."""
         return self._live("span").span
 
+    @property
+    def device(self) -> Any:
+        """The provider that holds the bytes. Cost: constant."""
+        return self._live("device")._mut_claim._root.value._context.provider
+
+    @property
+    def _layout(self) -> CheckedLayout:
+        return self._vm_descriptor.layout
+
     def descriptor(self) -> CheckedDescriptor:
         """The checked descriptor: metadata that opens nothing. Cost: constant."""
         return self._vm_descriptor
@@ -136,18 +150,47 @@ class TensorViewMut(MoveOnly):
 
     def numpy(self) -> HostArray:
         """A read-only array, through `as_view`. Cost: as `TensorView.numpy`."""
-        with self.as_view() as view:
-            return view.numpy()
+        return through(self, self.as_view(), TensorView.numpy)
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element, through `as_view`. Cost: as `TensorView.get`."""
-        with self.as_view() as view:
-            return view.get(index)
+        return through(self, self.as_view(), lambda view: view.get(index))
+
+    def permute_dims(self, axes: Sequence[int]) -> TensorView:
+        """Axes reordered, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.permute_dims(axes))
+
+    def reshape(self, shape: tuple[int, ...]) -> TensorView:
+        """Elements regrouped, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.reshape(shape))
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
+        """Elements repeated, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.broadcast_to(shape))
+
+    def flip(self, axis: int) -> TensorView:
+        """One axis reversed, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.flip(axis))
+
+    def reinterpret(self, dtype: Any) -> TensorView:
+        """The same bytes as another type, through `as_view`. Cost: O(rank); no copy."""
+        return through(self, self.as_view(), lambda view: view.reinterpret(dtype))
+
+    def prepare_host(self) -> PreparedHostRead:
+        """Host read access, through `as_view`. Cost: as `TensorView.prepare_host`."""
+        return through(self, self.as_view(), TensorView.prepare_host)
+
+    def prepare_device(self) -> PreparedDeviceRead:
+        """Device read access, through `as_view`. Cost: one provider preparation."""
+        return through(self, self.as_view(), TensorView.prepare_device)
+
+    def checked_read(self) -> CheckedRead:
+        """The opaque read pairing, through `as_view`. Cost: constant."""
+        return through(self, self.as_view(), TensorView.checked_read)
 
     def duplicate(self) -> Tensor:
         """A new owner of a copy, through `as_view`. Cost: as `TensorView.duplicate`."""
-        with self.as_view() as view:
-            return view.duplicate()
+        return through(self, self.as_view(), TensorView.duplicate)
 
     def __getitem__(self, key: object) -> TensorViewMut:
         """The writable part that a basic index selects; this view waits for it.
@@ -186,6 +229,23 @@ class TensorViewMut(MoveOnly):
             for child, part in zip(children, proven, strict=True)
         ]
 
+    def reinterpret_mut(self, dtype: Any) -> TensorViewMut:
+        """The same bytes as another listed type, for writing; this view waits for it.
+
+        Raises:
+            LayoutError: The pair is not listed, the layout does not fit it, or its
+                elements overlap.
+
+        Cost: O(rank log rank) at most; no allocation, copy or provider call.
+        """
+        mut = self._live("reinterpret_mut")
+        new = reinterpreted("reinterpret_mut", self._vm_descriptor, dtype)
+        self._injective("reinterpret_mut")
+        # Cutting distinct elements into parts, or joining them, keeps them distinct.
+        proof = inherit_injective(self._vm_proof, new.layout)
+        child = mut._reborrow_muts("reinterpret_mut")[0]
+        return TensorViewMut._make(child, new, proof)
+
     def _elements(self, operation: str) -> HostArray:
         """Host elements for one kernel call inside the package; nothing is lent."""
         mut = self._live(operation)
@@ -196,7 +256,7 @@ class TensorViewMut(MoveOnly):
 
     @property
     def _device(self) -> Any:
-        return self._vm_mut._mut_claim._root.value.provider.value.provider
+        return self._vm_mut._mut_claim._root.value._context.provider
 
     def write(self) -> HostArray:
         """A writable array over the same bytes; it holds the borrow while it lives.
@@ -213,7 +273,7 @@ class TensorViewMut(MoveOnly):
         child = self._live("write")._reborrow_muts("write")[0]
         try:
             checked = CheckedWrite._join(child, injective)
-            prepared = _host_write(prepare_write(checked, AccessTarget.Host))
+            prepared = _host_write(prepare_write(checked, _HOST))
         except AccessError as error:
             child.close()
             error.recovered = self
@@ -258,7 +318,7 @@ class TensorViewMut(MoveOnly):
 
         Cost: constant; one map and wait where the provider needs them.
         """
-        return _host_write(self._prepare("prepare_host_mut", AccessTarget.Host))
+        return _host_write(self._prepare("prepare_host_mut", _HOST))
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:
         """Consume the view and return device write access.
@@ -280,6 +340,12 @@ class TensorViewMut(MoveOnly):
         checked = CheckedWrite._join(mut, self._injective("checked_write"))
         self._moved_by = "checked_write"
         return checked
+
+    def _whole_of(self, operation: str) -> StorageMut:
+        """The live borrow, none of it lent; the caller moves it on."""
+        mut = self._live(operation)
+        self._whole(mut, operation)
+        return mut
 
     def _whole(self, mut: StorageMut, operation: str) -> None:
         """Refuse while a part of this borrow is lent: consuming needs all of it."""

@@ -58,6 +58,12 @@ def instances(host: Any) -> dict[type, MoveOnly]:
         make().as_view_mut().prepare_device_mut(),
     ]
     del host.prepare_device
+    pair = (storage_package.Rank2,)
+    made += [
+        storage_package.TypedTensor.of(make(), np.float64, *pair),
+        storage_package.TypedTensorView.of(make().as_view(), np.float64, *pair),
+        storage_package.TypedTensorViewMut.of(make().as_view_mut(), np.float64, *pair),
+    ]
     array = np.zeros(4)
     whole = OwnedStorage._from_allocation(host, array, host)
     made.append(storage_package.AllocationGroup._from_arrays(whole, [array])[0])
