@@ -80,6 +80,6 @@ __all__ = [
 ]
 __all__ += engine.__all__
 
-from . import optim  # noqa: E402  (written with the public names above)
+from . import nn, optim  # noqa: E402  (written with the public names above)
 
-__all__ += ["optim"]
+__all__ += ["nn", "optim"]

@@ -1,15 +1,27 @@
 """What the user holds: eager tensors, tapes, transforms, checkpoints, functions."""
 
-from . import _fn_creation, _fn_indexing, _fn_joining, _fn_movement, _fn_reductions
+from . import (
+    _fn_creation,
+    _fn_elementwise,
+    _fn_indexing,
+    _fn_joining,
+    _fn_movement,
+    _fn_nn,
+    _fn_products,
+    _fn_reductions,
+    _operators,
+)
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
 from ._fn_creation import *
+from ._fn_elementwise import *
 from ._fn_indexing import *
 from ._fn_joining import *
 from ._fn_movement import *
+from ._fn_nn import *
+from ._fn_products import *
 from ._fn_reductions import *
-from ._functions import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
@@ -45,9 +57,9 @@ __all__ = [
     "fused",
     "update",
 ]
-__all__ += _fn_creation.__all__ + _fn_indexing.__all__ + _fn_joining.__all__
-__all__ += _fn_movement.__all__ + _fn_reductions.__all__
-__all__ += ["exp", "sqrt", "tanh", "where"]
+__all__ += _fn_creation.__all__ + _fn_elementwise.__all__ + _fn_indexing.__all__
+__all__ += _fn_joining.__all__ + _fn_movement.__all__ + _fn_nn.__all__
+__all__ += _fn_products.__all__ + _fn_reductions.__all__
 
 EagerTensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
 EagerTensor.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]

@@ -35,6 +35,8 @@ class RegionRecord:
     """What handles inside a region link to; holds the program, no values but inputs."""
 
     __slots__ = ("has_select", "inputs", "known", "live", "program")
+    # A variable used inside is an input of the region like any other value.
+    leaves: Final[dict[Any, int]] = {}
 
     def __init__(self) -> None:
         self.live: _Immortal | None = _Immortal()
@@ -61,9 +63,6 @@ class RegionRecord:
 
     drop = keep
     clear = keep
-
-    def leaf(self, token: Any, aval: Any) -> int:
-        return -1
 
 
 class RegionLevel:

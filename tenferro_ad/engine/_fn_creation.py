@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import CPU
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import exact
+from ..runtime import device_of
 from ._axes import int_of, shape_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -96,7 +96,7 @@ def _filled(
 ) -> EagerTensor:
     value = number_of(operation, "fill_value", fill_value, dtype)
     out: EagerTensor = HANDLES.full(
-        shape_of(operation, shape), dtype, exact(value), device or CPU
+        shape_of(operation, shape), dtype, exact(value), device_of(device, operation)
     )
     return out
 
@@ -151,7 +151,7 @@ def _like(operation: str, x: Any, value: Any, dtype: Any, device: Any) -> EagerT
         shape, own, place = aval.shape, aval.dtype, aval.device
     else:  # only the form matters: nothing is transferred
         outside = np.asarray(x)
-        shape, own, place = outside.shape, outside.dtype, CPU
+        shape, own, place = outside.shape, outside.dtype, None
     found = _dtype(operation, dtype, own)
     return _filled(operation, shape, value, found, device or place)
 
@@ -229,7 +229,9 @@ def arange(
     default = np.result_type(*[_natural(v) for v in numbers])
     found = _dtype("arange", dtype, _natural(0) if default.kind == "b" else default)
     params = [exact(v) for v in numbers]
-    out: EagerTensor = HANDLES.arange(*params, max(0, size), found, device or CPU)
+    out: EagerTensor = HANDLES.arange(
+        *params, max(0, size), found, device_of(device, "arange")
+    )
     return out
 
 
@@ -261,7 +263,11 @@ def linspace(
     default = np.result_type(*[_natural(v) for v in ends], _FLOAT)
     found = _dtype("linspace", dtype, default)
     out: EagerTensor = HANDLES.linspace(
-        *[exact(v) for v in ends], count, bool(endpoint), found, device or CPU
+        *[exact(v) for v in ends],
+        count,
+        bool(endpoint),
+        found,
+        device_of(device, "linspace"),
     )
     return out
 
@@ -282,7 +288,7 @@ def eye(
     rows, cols = shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
     found = _dtype("eye", dtype, _FLOAT)
     offset = int_of("eye", "k", k)
-    out: EagerTensor = HANDLES.eye(rows, cols, offset, found, device or CPU)
+    out: EagerTensor = HANDLES.eye(rows, cols, offset, found, device_of(device, "eye"))
     return out
 
 

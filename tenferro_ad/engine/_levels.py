@@ -72,6 +72,8 @@ class ForwardRecord:
     """Tangents by node; a tangent goes as soon as nobody can use its node any more."""
 
     __slots__ = ("has_select", "live", "tangents")
+    # Forward levels differentiate their arguments only: a variable is a constant.
+    leaves: Final[dict[Any, int]] = {}
 
     def __init__(self) -> None:
         self.live: list[int] | None = []
@@ -83,10 +85,6 @@ class ForwardRecord:
         self.tangents.append(tangent)
         self.live.append(1)
         return len(self.live) - 1
-
-    def leaf(self, token: Any, aval: Any) -> int:
-        """Forward levels differentiate their arguments only: a variable is constant."""
-        return -1
 
     def keep(self, node: int) -> None:
         if self.live is not None:

@@ -5,10 +5,14 @@ from . import (
     _arrange,
     _constants,
     _contractions,
+    _convolution,
     _indexing,
     _movement,
+    _network,
     _place,
+    _pooling,
     _reductions,
+    _reinterpret,
 )
 from ._constants import exact
 from ._elementwise import integer_power
@@ -33,7 +37,21 @@ from ._place import Key, span
 from ._program import Equation, Program
 from ._scalar import ElementwiseOp, elementwise, node_dtype
 
-_ROWS = (_along, _arrange, _constants, _indexing, _place, _contractions, _movement, _reductions)
+# Importing a module of rows enters them into the table.
+_ROWS = (
+    _along,
+    _arrange,
+    _constants,
+    _contractions,
+    _convolution,
+    _indexing,
+    _movement,
+    _network,
+    _place,
+    _pooling,
+    _reductions,
+    _reinterpret,
+)
 
 __all__ = [
     "OPS",

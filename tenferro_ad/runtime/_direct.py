@@ -14,7 +14,7 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import STATE
 from ..backends import CPU, Plan
-from ..errors import DeviceMismatchError, InternalError
+from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
 from ..ops import Evaluator, Op, RuleSpec
 from ..storage import ValueRecord
 
@@ -237,10 +237,30 @@ def as_records(op: Op, operands: tuple[Any, ...]) -> tuple[ValueRecord, ...]:
     )
 
 
-def host_aval(array: np.ndarray[Any, Any], device: Any = None) -> Aval:
+def device_of(device: Any, operation: str) -> Any:
+    """The device that a discovery name or a device stands for; None is the CPU.
+
+    Raises:
+        InvalidArgumentError: no device of that name.
+    """
+    if device is None or device == CPU.name:
+        return CPU
+    if isinstance(device, str):
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="device",
+            found=f"`{device}`",
+            fix=f"use `{CPU.name}`",
+        )
+    return device
+
+
+def host_aval(
+    array: np.ndarray[Any, Any], device: Any = None, operation: str = "asarray"
+) -> Aval:
     """The aval that an outside array has once it is transferred to `device`."""
-    dtype = array.dtype
-    return aval_of(array.shape, dtype.newbyteorder("="), device or CPU)
+    dtype = array.dtype.newbyteorder("=")
+    return aval_of(array.shape, dtype, device_of(device, operation))
 
 
 def release_scalars() -> None:
