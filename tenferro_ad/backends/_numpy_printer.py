@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-import scipy.special
 
-from ..ops import Expr, node_dtype, topological
+from ..ops import Expr, call, const, node_dtype, topological
+from ._numpy_functions import FUNCTIONS, on_integers
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
@@ -23,149 +23,6 @@ Run = Callable[..., None]
 BLOCK: Final = 16_384  # elements: a few registers of this size stay in the L2 cache
 
 
-def _select(c: Array, a: Any, b: Any, out: Array) -> None:
-    if out is not b:
-        np.copyto(out, b)
-    np.copyto(out, a, where=c if c.dtype == np.bool_ else c.astype(np.bool_))
-
-
-def _clip(x: Any, lo: Any, hi: Any, out: Array) -> None:
-    np.maximum(x, lo, out)
-    np.minimum(out, hi, out)
-
-
-def _real(x: Array, out: Array) -> None:
-    np.copyto(out, x.real)
-
-
-def _imag(x: Array, out: Array) -> None:
-    np.copyto(out, x.imag)
-
-
-def _angle(x: Array, out: Array) -> None:
-    np.arctan2(x.imag, x.real, out)
-
-
-def _complex(x: Any, y: Any, out: Array) -> None:
-    np.copyto(out.real, x)
-    np.copyto(out.imag, y)
-
-
-def _relu(x: Array, out: Array) -> None:
-    np.maximum(x, x.dtype.type(0), out)
-
-
-def _softplus(x: Array, out: Array) -> None:
-    np.logaddexp(x.dtype.type(0), x, out)
-
-
-def _rsqrt(x: Array, out: Array) -> None:
-    np.sqrt(x, out)
-    np.reciprocal(out, out)
-
-
-def _szmul(a: Any, b: Any, out: Array) -> None:
-    np.multiply(a, b, out)
-    np.copyto(out, 0, where=np.equal(a, 0) | np.equal(b, 0))
-
-
-def _szfactor(a: Any, b: Any, out: Array) -> None:
-    np.copyto(out, b)
-    np.copyto(out, 0, where=np.equal(a, 0) & ~np.isfinite(b))
-
-
-def _szgate(a: Any, b: Any, c: Any, out: Array) -> None:
-    np.copyto(out, c)
-    np.copyto(out, 0, where=np.equal(a, 0) & ~np.isfinite(b))
-
-
-# name -> (function with positional output, whether the output may alias an operand)
-_FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
-    **{
-        ours: (getattr(np, theirs), True)
-        for ours, theirs in {
-            "add": "add",
-            "sub": "subtract",
-            "mul": "multiply",
-            "div": "true_divide",
-            "neg": "negative",
-            "reciprocal": "reciprocal",
-            "square": "square",
-            "pow": "power",
-            "floor_divide": "floor_divide",
-            "remainder": "remainder",
-            "log": "log",
-            "exp": "exp",
-            "expm1": "expm1",
-            "exp2": "exp2",
-            "log1p": "log1p",
-            "log2": "log2",
-            "log10": "log10",
-            "sqrt": "sqrt",
-            "cbrt": "cbrt",
-            "logaddexp": "logaddexp",
-            "sin": "sin",
-            "cos": "cos",
-            "tan": "tan",
-            "asin": "arcsin",
-            "acos": "arccos",
-            "atan": "arctan",
-            "atan2": "arctan2",
-            "sinh": "sinh",
-            "cosh": "cosh",
-            "tanh": "tanh",
-            "asinh": "arcsinh",
-            "acosh": "arccosh",
-            "atanh": "arctanh",
-            "hypot": "hypot",
-            "conj": "conjugate",
-            "abs": "absolute",
-            "sign": "sign",
-            "equal": "equal",
-            "not_equal": "not_equal",
-            "less": "less",
-            "less_equal": "less_equal",
-            "greater": "greater",
-            "greater_equal": "greater_equal",
-            "logical_and": "logical_and",
-            "logical_or": "logical_or",
-            "logical_xor": "logical_xor",
-            "logical_not": "logical_not",
-            "isfinite": "isfinite",
-            "isinf": "isinf",
-            "isnan": "isnan",
-            "signbit": "signbit",
-            "maximum": "maximum",
-            "minimum": "minimum",
-            "floor": "floor",
-            "ceil": "ceil",
-            "trunc": "trunc",
-            "round": "rint",
-            "bitwise_and": "bitwise_and",
-            "bitwise_or": "bitwise_or",
-            "bitwise_xor": "bitwise_xor",
-            "left_shift": "left_shift",
-            "right_shift": "right_shift",
-            "bitwise_invert": "invert",
-            "copysign": "copysign",
-        }.items()
-    },
-    "erf": (scipy.special.erf, True),
-    "erfc": (scipy.special.erfc, True),
-    "sigmoid": (scipy.special.expit, True),
-    "rsqrt": (_rsqrt, True),
-    "relu": (_relu, True),
-    "softplus": (_softplus, True),
-    "select": (_select, False),
-    "clip": (_clip, False),
-    "real": (_real, False),
-    "imag": (_imag, False),
-    "angle": (_angle, False),
-    "complex": (_complex, False),
-    "szmul": (_szmul, False),
-    "szfactor": (_szfactor, False),
-    "szgate": (_szgate, False),
-}
 # Rows whose value at points that a select leaves out is nobody's business.
 _QUIET: Final = frozenset({"select", "szmul", "szfactor", "szgate"})
 _EXACT: Final = frozenset(
@@ -269,17 +126,33 @@ def print_numpy(
 
     Cost: one `exec` of a few lines; results are cached by the caller.
     """
+    expr = _folded(expr)
     nodes = [n for n in topological(expr) if n.fn not in ("var", "const")]
     of = dict(zip(args, dtypes, strict=True))
     if not nodes:
         return _copy_of(expr, args, of)
     body, temps, dtype = _body(expr, nodes, args, of, aliased=False)
     aliased, more = body, temps
-    if len(nodes) > 1 or not _FUNCTIONS[nodes[0].fn][1]:
+    if len(nodes) > 1 or not FUNCTIONS[nodes[0].fn][1]:
         aliased, more, _ = _body(expr, nodes, args, of, aliased=True)
     elif [a.name for a in nodes[0].args] == list(args):
-        body = aliased = _FUNCTIONS[nodes[0].fn][0]
+        fn = FUNCTIONS[nodes[0].fn][0]
+        body = aliased = on_integers(fn, dtypes, dtype)
     return Printed(body, temps, aliased, more, dtype, len(args))
+
+
+def _folded(expr: Expr) -> Expr:
+    """Compute what has constant operands only, such as the 0.5 + 0.5 of a derivative."""
+    memo: dict[Expr, Expr] = {}
+    for node in topological(expr):
+        args = [memo[a] for a in node.args]
+        if args and all(a.fn == "const" for a in args):
+            out = np.empty((), np.result_type(*[a.value for a in args], 0.0))
+            FUNCTIONS[node.fn][0](*[np.asarray(a.value) for a in args], out)
+            memo[node] = const(out.item())
+        else:
+            memo[node] = call(node.fn, *args) if args else node
+    return memo[expr]
 
 
 def _copy_of(expr: Expr, args: Sequence[str], of: dict[str, np.dtype[Any]]) -> Printed:
@@ -330,8 +203,9 @@ def _body(
     for i, node in enumerate(nodes):
         if aliased and i == out_from + 1 and i < len(nodes) - 1:
             free.append("out")
-        fn, may_alias = _FUNCTIONS[node.fn]
-        space[f"f_{node.fn}"] = fn
+        fn, may_alias = FUNCTIONS[node.fn]
+        fn = on_integers(fn, [dtypes[a] for a in node.args], dtypes[node])
+        space[f"f_{i}"] = fn
         dying = [a for a in dict.fromkeys(node.args) if last[a] == i and a in names]
         if may_alias:
             free.extend(names[a] for a in dying)
@@ -352,7 +226,7 @@ def _body(
         if not may_alias:
             free.extend(names[a] for a in dying)
         operands = [_operand(a, node, names, dtypes, space) for a in node.args]
-        lines.append(f"f_{node.fn}({', '.join(operands)}, {target})")
+        lines.append(f"f_{i}({', '.join(operands)}, {target})")
         names[node] = target
     if moved:
         lines.append(moved)

@@ -1,8 +1,8 @@
 """Public reductions: array API names and signatures, NumPy's extras beside them.
 
 Axes are normalised here, once: operations see sorted tuples of non-negative numbers.
-Derivatives: ties of `max` and `min` share equally, `std` has slope 0 where it is 0, `prod`
-is right at zeros.
+Derivatives: ties of `max` and `min` share equally, `std` has slope 0 where it is 0,
+`prod` is right at zeros.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def normal_axis(operation: str, axis: Any, ndim: int) -> int:
     try:
         k = index(axis)
     except TypeError:
-        k = None  # type: ignore[assignment]
+        k = None
     if k is None or isinstance(axis, bool):
         raise DTypeError(
             operation=operation,

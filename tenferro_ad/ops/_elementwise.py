@@ -1,19 +1,22 @@
 """The elementwise rows: one line each; the derivative is an expression.
 
 Read a row as: name, arguments, derivative with respect to each argument in terms of
-`x`, `y`, `z` and the value `out`. A `gate` is written in terms of the cotangent `ct` where
-a factor of zero must hold even against an infinite cotangent. Kinks follow the conventions
-of the documentation: ties of max/min share equally, `clip` has slope 1 on the closed
-interval, `abs` has slope 0 at 0, `sqrt` has slope inf at 0, `x**0` has slope 0.
+`x`, `y`, `z` and the value `out`. A `gate` is written in terms of the cotangent `ct`
+where a factor of zero must hold even against an infinite cotangent. Kinks follow the
+conventions of the documentation: ties of max/min share equally, `clip` has slope 1 on
+the closed interval, `abs` has slope 0 at 0, `sqrt` slope inf at 0, `x**0` slope 0.
 
-Sources of the formulas: NIST Digital Library of Mathematical Functions, chapters 4 and 7.
+Sources of the formulas: NIST Digital Library of Mathematical Functions, chapters 4, 7.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
+from .._aval import Aval
+from ..errors import DTypeError
 from ._expr import ZERO, Expr, call, conj, const, scalar_fn, select, var
 from ._op import Op, register
 from ._scalar import INTEGER_CLOSED, elementwise
@@ -33,6 +36,7 @@ def _row(
     result: str = "same",
     singular: bool = False,
     ints: bool = False,
+    kinds: str = "",
 ) -> Op:
     derivs = tuple(
         None if e is None else (e if isinstance(e, Expr) else const(e)) for e in d
@@ -48,22 +52,58 @@ def _row(
     )
     if ints:
         INTEGER_CLOSED.add(name)
-    expr = call(name, *(var(a) for a in args))
-    return register(elementwise(name, expr, args, is_select=name == "select"))
+    # `conj`, `real` and `imag` of a real operand simplify away; the row keeps them.
+    expr = call(name, *(var(a, "c" if name in _PARTS else "r") for a in args))
+    op = elementwise(name, expr, args, is_select=name == "select")
+    if kinds:
+        op.infer = _of_kinds(name, args, kinds, op.infer)
+    return register(op)
+
+
+_PARTS: Final = ("conj", "real", "imag")
+
+
+def _of_kinds(
+    name: str, args: tuple[str, ...], kinds: str, infer: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`infer`, refusing operands whose dtype kind is not among `kinds`."""
+
+    def checked(*ins: Aval) -> Any:
+        for arg, x in zip(args, ins, strict=True):
+            if x.dtype.kind not in kinds:
+                words = [_KINDS[k] for k in kinds]
+                raise DTypeError(
+                    operation=name,
+                    argument=arg,
+                    found=f"dtype {x.dtype}, where it takes {' or '.join(words)}",
+                    fix="convert it: `ta.astype(x, dtype)`",
+                )
+        return infer(*ins)
+
+    return checked
+
+
+_KINDS: Final = {
+    "b": "booleans",
+    "i": "integers",
+    "u": "unsigned integers",
+    "f": "floats",
+    "c": "complex numbers",
+}
 
 
 def _binary(name: str, *d: Derivative, **kw: Any) -> Op:
     return _row(name, *d, args=("x", "y"), **kw)
 
 
-# ---- arithmetic -----------------------------------------------------------------------
+# ---- arithmetic ----------------------------------------------------------------------
 _binary("add", 1.0, 1.0, ints=True)
-_binary("sub", 1.0, -1.0, ints=True)
+_binary("sub", 1.0, -1.0, ints=True, kinds="iufc")
 _binary("mul", y, x, ints=True)
 _binary("div", 1.0 / y, call("neg", out) / y, singular=True)
-_row("neg", -1.0, ints=True)
+_row("neg", -1.0, ints=True, kinds="iufc")
 _row("reciprocal", call("neg", call("mul", out, out)), singular=True)
-_row("square", 2.0 * x, ints=True)
+_row("square", 2.0 * x, ints=True, kinds="iufc")
 _binary(
     "pow",
     select(call("equal", y, 0.0), 0.0, y * call("pow", x, y - 1.0)),
@@ -78,11 +118,14 @@ _binary(
     ),
     singular=True,
     ints=True,
+    kinds="iufc",
 )
-_binary("floor_divide", None, None, ints=True)
-_binary("remainder", 1.0, call("neg", call("floor_divide", x, y)), ints=True)
+_binary("floor_divide", None, None, ints=True, kinds="iuf")
+_binary(
+    "remainder", 1.0, call("neg", call("floor_divide", x, y)), ints=True, kinds="iuf"
+)
 
-# ---- exponentials and logarithms ------------------------------------------------------
+# ---- exponentials and logarithms -----------------------------------------------------
 _row("exp", out, singular=True)
 _row("expm1", out + 1.0, singular=True)
 _row("exp2", out * math.log(2.0), singular=True)
@@ -92,10 +135,12 @@ _row("log2", 1.0 / (x * math.log(2.0)), singular=True)
 _row("log10", 1.0 / (x * math.log(10.0)), singular=True)
 _row("sqrt", 0.5 / out, singular=True)
 _row("rsqrt", -0.5 * (out * out * out), singular=True)
-_row("cbrt", 1.0 / (3.0 * (out * out)), singular=True)
-_binary("logaddexp", call("exp", x - out), call("exp", y - out), singular=True)
+_row("cbrt", 1.0 / (3.0 * (out * out)), singular=True, kinds="biuf")
+_binary(
+    "logaddexp", call("exp", x - out), call("exp", y - out), singular=True, kinds="biuf"
+)
 
-# ---- trigonometric and hyperbolic -----------------------------------------------------
+# ---- trigonometric and hyperbolic ----------------------------------------------------
 _row("sin", call("cos", x))
 _row("cos", call("neg", call("sin", x)))
 _row("tan", out * out + 1.0, singular=True)
@@ -107,6 +152,7 @@ _binary(
     y / (x * x + y * y),
     call("neg", x) / (x * x + y * y),
     singular=True,
+    kinds="biuf",
 )
 _row("sinh", call("cosh", x), singular=True)
 _row("cosh", call("sinh", x), singular=True)
@@ -119,16 +165,17 @@ _binary(
     select(call("equal", out, 0.0), 0.0, x / out),
     select(call("equal", out, 0.0), 0.0, y / out),
     singular=True,
+    kinds="biuf",
 )
 
-# ---- special functions and activations ------------------------------------------------
+# ---- special functions and activations -----------------------------------------------
 _row("erf", _TWO_OVER_SQRT_PI * call("exp", call("neg", x * x)))
 _row("erfc", -_TWO_OVER_SQRT_PI * call("exp", call("neg", x * x)))
-_row("sigmoid", out * (1.0 - out))
-_row("relu", gate=(select(call("greater", x, 0.0), ct, 0.0),), ints=True)
-_row("softplus", call("sigmoid", x))
+_row("sigmoid", out * (1.0 - out), kinds="biuf")
+_row("relu", gate=(select(call("greater", x, 0.0), ct, 0.0),), ints=True, kinds="iuf")
+_row("softplus", call("sigmoid", x), kinds="biuf")
 
-# ---- complex numbers ------------------------------------------------------------------
+# ---- complex numbers -----------------------------------------------------------------
 _HALF = const(0.5)
 _s = call("sign", x)
 _row("conj", 1.0, pair=((ZERO, const(1.0)),), ints=True)
@@ -148,6 +195,7 @@ _row(
     None,
     pair=((_inv_abs, call("neg", (out * out) * _inv_abs)),),
     ints=True,
+    kinds="iufc",
 )
 _row(
     "angle",
@@ -161,21 +209,13 @@ _row(
     result="r",
     singular=True,
 )
-_binary("complex", 1.0, const(1j), result="c")
+_binary("complex", 1.0, const(1j), result="c", kinds="biuf")
 
-# ---- comparison and selection ---------------------------------------------------------
-for _name in (
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-):
+# ---- comparison and selection --------------------------------------------------------
+for _name in ("equal", "not_equal", "logical_and", "logical_or", "logical_xor"):
     _binary(_name, None, None, result="b")
+for _name in ("less", "less_equal", "greater", "greater_equal"):
+    _binary(_name, None, None, result="b", kinds="biuf")
 for _name in ("logical_not", "isfinite", "isinf", "isnan", "signbit"):
     _row(_name, None, result="b")
 _row(
@@ -186,7 +226,7 @@ _row(
 )
 _share_x = select(call("greater", x, y), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
 _share_y = select(call("greater", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
-_binary("maximum", gate=(_share_x, _share_y), ints=True)
+_binary("maximum", gate=(_share_x, _share_y), ints=True, kinds="biuf")
 _binary(
     "minimum",
     gate=(
@@ -194,6 +234,7 @@ _binary(
         select(call("less", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0)),
     ),
     ints=True,
+    kinds="biuf",
 )
 # clip: slope 1 on the closed interval; a bound takes the slope only where it is active.
 _row(
@@ -211,20 +252,26 @@ _row(
         select(call("greater", call("maximum", x, y), z), ct, 0.0),
     ),
     ints=True,
+    kinds="iuf",
 )
 
-# ---- locally constant -----------------------------------------------------------------
-for _name in ("floor", "ceil", "trunc", "round"):
-    _row(_name, None, ints=True)
-for _name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"):
-    _binary(_name, None, None, ints=True)
-_row("bitwise_invert", None, ints=True)
-_binary("copysign", call("copysign", 1.0, x) * call("copysign", 1.0, y), None)
+# ---- locally constant ----------------------------------------------------------------
+for _name in ("floor", "ceil", "trunc"):
+    _row(_name, None, ints=True, kinds="iuf")
+_row("round", None, ints=True, kinds="iufc")
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    _binary(_name, None, None, ints=True, kinds="biu")
+for _name in ("left_shift", "right_shift"):
+    _binary(_name, None, None, ints=True, kinds="iu")
+_row("bitwise_invert", None, ints=True, kinds="biu")
+_binary(
+    "copysign", call("copysign", 1.0, x) * call("copysign", 1.0, y), None, kinds="biuf"
+)
 
-# ---- products in which an exact zero absorbs (strong_zero) ----------------------------
-# szmul(a, b) is 0 where either factor is exactly 0, else a * b; szfactor(a, b) is its slope
-# in a: b, but 0 where a is 0 and b is not finite; szgate(a, b, c) passes c where that
-# slope is b.
+# ---- products in which an exact zero absorbs (strong_zero) ---------------------------
+# szmul(a, b) is 0 where either factor is exactly 0, else a * b; szfactor(a, b) is its
+# slope in a: b, but 0 where a is 0 and b is not finite; szgate(a, b, c) passes c where
+# that slope is b.
 _binary("szmul", call("szfactor", x, y), call("szfactor", y, x), singular=True)
 _binary("szfactor", None, gate=(None, call("szgate", x, y, ct)))
 _row("szgate", args=("a", "b", "c"), gate=(None, None, call("szgate", x, y, ct)))

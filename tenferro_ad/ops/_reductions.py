@@ -1,36 +1,52 @@
-"""Reduction rows. Axes are normalised tuples; an empty tuple reduces nothing."""
+"""Reduction rows. Axes are sorted tuples of non-negative numbers; an empty tuple
+reduces nothing. Ties of `max` and `min` share the slope equally; `prod` is
+differentiated without a division, so zeros are points like any other.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
 from .._aval import Aval
-from ._op import Call, Evaluator, Op, Write, register
+from . import _statistics
+from ._axes import (
+    BLOCK,
+    SINGLE,
+    Array,
+    Axes,
+    add_reduce,
+    as_float,
+    block_scratch,
+    block_sum,
+    blocks,
+    count,
+    divided,
+    kept,
+    multiply_reduce,
+    need_elements,
+    need_real,
+    nothing,
+    reduced_shape,
+    widen,
+    within,
+)
+from ._expr import call as fn
+from ._expr import conj, select, var
+from ._op import Call, Evaluator, Op, View, Write, project, register
+from ._scalar import elementwise
 
-Array = np.ndarray[Any, Any]
+_ROWS = (_statistics,)
+
+_t, _x, _n, _out = (var(n) for n in ("t", "x", "n", "out"))
 
 
-def reduced_shape(
-    shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool
-) -> tuple[int, ...]:
-    if keepdims:
-        return tuple(1 if k in axes else n for k, n in enumerate(shape))
-    return tuple(n for k, n in enumerate(shape) if k not in axes)
+# ---- sum and mean --------------------------------------------------------------------
 
 
-def widen(F: Evaluator, ct: Any, call: Call) -> Any:
-    """Bring a reduced value back to the shape of the argument (a view)."""
-    x = call.ins[0]
-    kept = reduced_shape(x.shape, call.axes, True)
-    if ct.aval.shape != kept:
-        ct = F.reshape(ct, kept)
-    return F.broadcast_to(ct, x.shape) if kept != x.shape else ct
-
-
-def _sum_infer(x: Aval, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, Any]:
+def _sum_infer(x: Aval, axes: Axes, keepdims: bool) -> tuple[Any, Any]:
     dtype = x.dtype
     if dtype.kind in "bi" and dtype.itemsize < 8:
         dtype = np.dtype(np.int64)
@@ -39,10 +55,31 @@ def _sum_infer(x: Aval, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, Any
     return reduced_shape(x.shape, axes, keepdims), dtype
 
 
+def _summed(call: Call, out: Array, x: Array) -> None:
+    """Sum into `out`, accurately: NumPy adds pairwise along the last axis only, and
+    halves need a wider accumulator."""
+    axes = call.axes
+    char = x.dtype.char
+    if char == "e":
+        total = add_reduce(x, axes, SINGLE, None, call.keepdims)
+        np.copyto(out, total, casting="unsafe")
+    elif x.size > 2 * BLOCK and char in "fF" and axes and axes[-1] != x.ndim - 1:
+        np.copyto(out, block_sum(x, axes).reshape(out.shape), casting="unsafe")
+    else:
+        add_reduce(x, axes, None, out, call.keepdims)
+
+
 def _sum(call: Call, outs: list[Array], ins: list[Array]) -> None:
-    np.add.reduce(
-        ins[0], axis=call.axes, dtype=None, out=outs[0], keepdims=call.keepdims
-    )
+    _summed(call, outs[0], ins[0])
+
+
+def _sum_scratch(call: Call) -> int:
+    x, axes = call.ins[0], call.axes
+    if x.dtype.char == "e":
+        return 4 * call.out.size
+    if x.size > 2 * BLOCK and x.dtype.char in "fF" and axes and axes[-1] != x.ndim - 1:
+        return block_scratch(call)
+    return 0
 
 
 register(
@@ -51,27 +88,25 @@ register(
         ("x",),
         params=("axes", "keepdims"),
         infer=_sum_infer,
-        kernel=Write(_sum),
+        kernel=Write(_sum, _sum_scratch),
         vjp={"x": widen},
         jvp={"x": lambda F, t, call: F.sum(t, call.axes, call.keepdims)},
     )
 )
 
 
-def _mean_infer(x: Aval, axes: tuple[int, ...], keepdims: bool) -> tuple[Any, Any]:
-    dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
-    return reduced_shape(x.shape, axes, keepdims), dtype
-
-
-def _count(call: Call) -> int:
-    return math.prod(call.ins[0].shape[a] for a in call.axes)
+def _mean_infer(x: Aval, axes: Axes, keepdims: bool) -> tuple[Any, Any]:
+    return reduced_shape(x.shape, axes, keepdims), as_float(x.dtype)
 
 
 def _mean(call: Call, outs: list[Array], ins: list[Array]) -> None:
-    np.add.reduce(
-        ins[0], axis=call.axes, dtype=None, out=outs[0], keepdims=call.keepdims
-    )
-    np.divide(outs[0], _count(call), outs[0])
+    (x,), (out,) = ins, outs
+    if x.dtype.char == "e":
+        total = add_reduce(x, call.axes, SINGLE, None, call.keepdims)
+        np.copyto(out, total / SINGLE.type(count(call)), casting="unsafe")
+        return
+    _summed(call, out, x)
+    np.divide(out, float(x.size // out.size if x.size else count(call)), out)
 
 
 register(
@@ -80,8 +115,298 @@ register(
         ("x",),
         params=("axes", "keepdims"),
         infer=_mean_infer,
-        kernel=Write(_mean),
-        vjp={"x": lambda F, ct, call: widen(F, F.mul(ct, 1.0 / _count(call)), call)},
+        kernel=Write(_mean, _sum_scratch),
+        vjp={"x": lambda F, ct, call: widen(F, divided(F, ct, count(call) or 1), call)},
         jvp={"x": lambda F, t, call: F.mean(t, call.axes, call.keepdims)},
     )
 )
+
+
+# ---- max and min ---------------------------------------------------------------------
+
+# NaN is the extremum wherever it occurs, so NaNs tie with each other.
+_tied = fn(
+    "logical_or",
+    fn("equal", _x, _out),
+    fn("logical_and", fn("not_equal", _x, _x), fn("not_equal", _out, _out)),
+)
+_SHARE = elementwise("tie_share", select(_tied, _t / _n, 0.0), ("t", "x", "out", "n"))
+
+
+def _tie_count(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    (x, extremum), (out,), axes = ins, outs, call.axes
+    out.fill(0)
+    for index in blocks(x.shape):
+        at = within(index, axes)
+        part, top = x[(*index, ...)], extremum[at]
+        mask = np.equal(part, top)
+        if part.dtype.kind == "f":
+            mask |= (part != part) & (top != top)
+        out[at] += add_reduce(mask, axes, np.int64, None, True)
+
+
+# How many elements share an extremum: in at least single precision, because half
+# precision ends at 65504.
+register(
+    Op(
+        "tie_count",
+        ("x", "extremum"),
+        params=("axes",),
+        infer=lambda x, extremum, axes: (
+            extremum.shape,
+            SINGLE if x.dtype.itemsize <= 4 else np.dtype(np.float64),
+        ),
+        kernel=Write(_tie_count, block_scratch),
+        vjp={"x": nothing, "extremum": nothing},
+        jvp={"x": nothing, "extremum": nothing},
+    )
+)
+
+
+def _extremum_back(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
+    out = kept(F, out, call)
+    n = F.tie_count(x, out, call.axes)
+    return project(F, F[_SHARE](kept(F, ct, call), x, out, n), call.ins[0])
+
+
+def _extremum_push(F: Evaluator, t: Any, call: Call, *, x: Any, out: Any) -> Any:
+    out = kept(F, out, call)
+    shares = F[_SHARE](t, x, out, F.tie_count(x, out, call.axes))
+    return project(F, F.sum(shares, call.axes, call.keepdims), call.out)
+
+
+def _extremum(name: str, ufunc: Any) -> None:
+    def infer(x: Aval, axes: Axes, keepdims: bool) -> tuple[Any, Any]:
+        need_real(name, x)
+        need_elements(name, x, axes)
+        return reduced_shape(x.shape, axes, keepdims), x.dtype
+
+    def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
+        ufunc.reduce(ins[0], call.axes, None, outs[0], call.keepdims)
+
+    register(
+        Op(
+            name,
+            ("x",),
+            params=("axes", "keepdims"),
+            infer=infer,
+            kernel=Write(kernel),
+            vjp={"x": _extremum_back},
+            jvp={"x": _extremum_push},
+        )
+    )
+
+
+_extremum("max", np.maximum)
+_extremum("min", np.minimum)
+
+
+# ---- product -------------------------------------------------------------------------
+# The slope of a product at one element is the product of all others. A binary tree
+# gives all of them in O(n) multiplications: products of halves going up, products with
+# the other half coming down. Its steps are operations of the table, so every order of
+# derivative is right, and none divides. Its lower end is the product of two, whose
+# slope is the twin.
+
+# Declared for complex operands: with real ones `conj` simplifies away.
+_BY_CONJ = elementwise("times_conj", var("t", "c") * conj(var("x", "c")), ("t", "x"))
+
+
+def _lane_order(ndim: int, axes: Axes) -> tuple[int, ...]:
+    return (*[k for k in range(ndim) if k not in axes], *axes)
+
+
+def _lanes_infer(x: Aval, axes: Axes, width: int, fill: int) -> tuple[Any, Any]:
+    n = 1
+    for a in axes:
+        n *= x.shape[a]
+    return (x.size // n, width), x.dtype
+
+
+def _lanes(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    (x,), (out,), n = ins, outs, count(call)
+    order = _lane_order(x.ndim, call.axes)
+    out[:, n:] = call.fill
+    target = out[:, :n].reshape([x.shape[k] for k in order], copy=False)
+    np.copyto(target, x.transpose(order))
+
+
+def _unlanes(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    (lanes,), (out,) = ins, outs
+    order = _lane_order(out.ndim, call.axes)
+    shape = [out.shape[k] for k in order]
+    n = out.size // lanes.shape[0]
+    np.copyto(out.transpose(order), lanes[:, :n].reshape(shape, copy=False))
+
+
+# What is reduced together becomes a row, filled up to `width`; `unlanes` undoes it.
+register(
+    Op(
+        "lanes",
+        ("x",),
+        params=("axes", "width", "fill"),
+        infer=_lanes_infer,
+        kernel=Write(_lanes),
+        vjp={"x": lambda F, ct, call: F.unlanes(ct, call.ins[0].shape, call.axes)},
+        jvp={"x": lambda F, t, call: F.lanes(t, call.axes, call.width, 0)},
+    )
+)
+register(
+    Op(
+        "unlanes",
+        ("x",),
+        params=("shape", "axes"),
+        infer=lambda x, shape, axes: (shape, x.dtype),
+        kernel=Write(_unlanes),
+        vjp={"x": lambda F, ct, call: F.lanes(ct, call.axes, call.ins[0].shape[1], 0)},
+        jvp={"x": lambda F, t, call: F.unlanes(t, call.shape, call.axes)},
+    )
+)
+register(
+    Op(
+        "twin",
+        ("x",),
+        params=("axes",),
+        infer=lambda x, axes: (x.shape, x.dtype),
+        kernel=View(lambda array, call: np.flip(array, call.axes)),
+        vjp={"x": lambda F, ct, call: F.twin(ct, call.axes)},
+        jvp={"x": lambda F, t, call: F.twin(t, call.axes)},
+    )
+)
+
+
+def _others(F: Evaluator, ct: Any, call: Call, x: Any, times: Any) -> Any:
+    """The product of all other elements, times `ct` if there is one (by `times`)."""
+    shape, axes, n = call.ins[0].shape, call.axes, count(call)
+    rows, width = call.ins[0].size // n, 1 << (n - 1).bit_length()
+    level = F.lanes(x, axes, width, 1)
+    levels = []
+    for half in [width >> k for k in range(1, width.bit_length())]:
+        levels.append(F.reshape(level, (rows, 2, half)))
+        if half > 1:
+            level = F.prod(levels[-1], (1,), False)
+    found = None
+    if ct is not None:
+        found = F.reshape(F.lanes(ct, (), 1, 1), (rows, 1, 1))
+    for level in reversed(levels):
+        twin = F.twin(level, (1,))
+        half = level.aval.shape[2]
+        found = twin if found is None else times(found, twin)
+        found = F.reshape(found, (rows, 1, 2 * half))
+    return F.unlanes(F.reshape(found, (rows, width)), shape, axes)
+
+
+def _prod_back(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
+    n = count(call)
+    if n <= 1 or not call.ins[0].size:
+        return widen(F, ct, call)
+    times: Callable[..., Any] = F[_BY_CONJ]
+    if n == 2:
+        return times(kept(F, ct, call), F.twin(x, call.axes))
+    return _others(F, ct, call, x, times)
+
+
+def _prod_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:
+    n = count(call)
+    if n <= 1 or not call.ins[0].size:
+        return F.sum(t, call.axes, call.keepdims)
+    slope = F.twin(x, call.axes) if n == 2 else _others(F, None, call, x, F.mul)
+    return F.sum(F.mul(t, slope), call.axes, call.keepdims)
+
+
+def _prod(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    if ins[0].dtype.char == "e":
+        found = multiply_reduce(ins[0], call.axes, SINGLE, None, call.keepdims)
+        np.copyto(outs[0], found, casting="unsafe")
+    else:
+        multiply_reduce(ins[0], call.axes, None, outs[0], call.keepdims)
+
+
+register(
+    Op(
+        "prod",
+        ("x",),
+        params=("axes", "keepdims"),
+        infer=_sum_infer,
+        kernel=Write(
+            _prod,
+            lambda call: 4 * call.out.size if call.out.dtype.char == "e" else 0,
+        ),
+        vjp={"x": _prod_back},
+        jvp={"x": _prod_push},
+    )
+)
+
+
+# ---- without a derivative ------------------------------------------------------------
+
+
+def _logical(name: str, ufunc: Any) -> None:
+    def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
+        ufunc.reduce(ins[0], call.axes, None, outs[0], call.keepdims)
+
+    register(
+        Op(
+            name,
+            ("x",),
+            params=("axes", "keepdims"),
+            infer=lambda x, axes, keepdims: (
+                reduced_shape(x.shape, axes, keepdims),
+                np.bool_,
+            ),
+            kernel=Write(kernel),
+        )
+    )
+
+
+_logical("any", np.logical_or)
+_logical("all", np.logical_and)
+
+
+def _count_nonzero(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    (x,), (out,) = ins, outs
+    total = block_sum(x, call.axes, lambda part, at: np.not_equal(part, 0))
+    np.copyto(out, total.reshape(out.shape), casting="unsafe")
+
+
+register(
+    Op(
+        "count_nonzero",
+        ("x",),
+        params=("axes", "keepdims"),
+        infer=lambda x, axes, keepdims: (
+            reduced_shape(x.shape, axes, keepdims),
+            np.int64,
+        ),
+        kernel=Write(_count_nonzero, block_scratch),
+    )
+)
+
+_INDEX: Final = np.dtype(np.int64)
+
+
+def _position(name: str) -> None:
+    find = getattr(np, name)
+
+    def infer(x: Aval, axis: int | None, keepdims: bool) -> tuple[Any, Any]:
+        axes = tuple(range(x.ndim)) if axis is None else (axis,)
+        need_real(name, x)
+        need_elements(name, x, axes)
+        return reduced_shape(x.shape, axes, keepdims), _INDEX
+
+    def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
+        find(ins[0], call.axis, outs[0], keepdims=call.keepdims)
+
+    register(
+        Op(
+            name,
+            ("x",),
+            params=("axis", "keepdims"),
+            infer=infer,
+            kernel=Write(kernel),
+        )
+    )
+
+
+_position("argmax")
+_position("argmin")
