@@ -2,6 +2,7 @@
 
 from . import (
     _fn_creation,
+    _fn_dtypes,
     _fn_elementwise,
     _fn_indexing,
     _fn_joining,
@@ -15,6 +16,7 @@ from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
 from ._fn_creation import *
+from ._fn_dtypes import *
 from ._fn_elementwise import *
 from ._fn_indexing import *
 from ._fn_joining import *
@@ -57,9 +59,15 @@ __all__ = [
     "fused",
     "update",
 ]
-__all__ += _fn_creation.__all__ + _fn_elementwise.__all__ + _fn_indexing.__all__
-__all__ += _fn_joining.__all__ + _fn_movement.__all__ + _fn_nn.__all__
-__all__ += _fn_products.__all__ + _fn_reductions.__all__
+__all__ += _fn_creation.__all__
+__all__ += _fn_dtypes.__all__
+__all__ += _fn_elementwise.__all__
+__all__ += _fn_indexing.__all__
+__all__ += _fn_joining.__all__
+__all__ += _fn_movement.__all__
+__all__ += _fn_nn.__all__
+__all__ += _fn_products.__all__
+__all__ += _fn_reductions.__all__
 
 EagerTensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
 EagerTensor.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]
