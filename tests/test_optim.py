@@ -1,0 +1,245 @@
+"""Optimisers: the formulas, in place under exclusive access, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro_ad as ta
+from tenferro_ad.errors import BorrowConflictError, NotALeafError, NotUniqueError
+
+GRADS = [np.array([0.5, -1.0, 2.0]), np.array([0.1, 0.2, -0.3]), np.array([3.0, 0, 1])]
+START = np.array([1.0, -2.0, 0.5])
+
+
+def values(w: Any) -> list[float]:
+    with w.value() as guard:
+        return guard.numpy().tolist()  # type: ignore[no-any-return]
+
+
+def bundle(w: Any, g: Any) -> ta.Gradients:
+    """Gradients whose entry for `w` is exactly `g`."""
+    with ta.Tape() as tape:
+        loss = ta.sum(w * ta.asarray(g))
+    return tape.backward(loss)
+
+
+# PyTorch's documented update formulas, written out with NumPy.
+
+
+def torch_sgd(
+    lr: float, mu: float = 0.0, nesterov: bool = False, decay: float = 0.0
+) -> np.ndarray[Any, Any]:
+    p, b = START.copy(), None
+    for g in GRADS:
+        g = g + decay * p
+        if mu:
+            b = g if b is None else mu * b + g
+            g = g + mu * b if nesterov else b
+        p = p - lr * g
+    return p
+
+
+def torch_adam(
+    lr: float, b1: float, b2: float, eps: float, decay: float
+) -> np.ndarray[Any, Any]:
+    p, m, v = START.copy(), np.zeros(3), np.zeros(3)
+    for t, g in enumerate(GRADS, 1):
+        g = g + decay * p
+        m = b1 * m + (1 - b1) * g
+        v = b2 * v + (1 - b2) * g * g
+        bias1, bias2 = 1 - b1**t, 1 - b2**t
+        p = p - (lr / bias1) * m / (np.sqrt(v) / np.sqrt(bias2) + eps)
+    return p
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"decay": 0.1},
+        {"mu": 0.9},
+        {"mu": 0.9, "decay": 0.1},
+        {"mu": 0.9, "nesterov": True},
+        {"mu": 0.9, "nesterov": True, "decay": 0.1},
+    ],
+)
+def test_sgd_follows_the_formulas_of_torch(options: dict[str, Any]) -> None:
+    w = ta.variable(START)
+    names = {"mu": "momentum", "decay": "weight_decay", "nesterov": "nesterov"}
+    opt = ta.optim.SGD(0.1, **{names[k]: v for k, v in options.items()})
+    for g in GRADS:
+        opt.update([w], bundle(w, g))
+    assert values(w) == pytest.approx(torch_sgd(0.1, **options), abs=1e-14)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_follows_the_formulas_of_torch(decay: float) -> None:
+    w = ta.variable(START)
+    opt = ta.optim.Adam(0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=decay)
+    for g in GRADS:
+        opt.update([w], bundle(w, g))
+    expected = torch_adam(0.05, 0.8, 0.95, 1e-6, decay)
+    assert values(w) == pytest.approx(expected, abs=1e-14)
+
+
+def test_a_complex_parameter_moves_against_its_gradient() -> None:
+    # d|z|^2 = 2 Re(conj(z) dz): the step z - lr * 2 z shrinks z.
+    w = ta.variable(np.array([1 + 1j, -2j]))
+    for opt in (ta.optim.SGD(0.25), ta.optim.Adam(0.01)):
+        before = np.abs(values(w))
+        with ta.Tape() as tape:
+            loss = ta.sum(ta.abs(w) ** 2)
+        opt.update([w], tape.backward(loss))
+        assert (np.abs(values(w)) < before).all()
+
+
+def test_a_rate_may_depend_on_the_number_of_steps() -> None:
+    w = ta.variable(START)
+    seen = []
+
+    def rate(step: int) -> float:
+        seen.append(step)
+        return 1.0 / step
+
+    opt = ta.optim.SGD(rate)
+    for g in GRADS[:2]:
+        opt.update({"w": w}, bundle(w, g))
+    assert seen == [1, 2]
+    assert values(w) == pytest.approx(START - GRADS[0] - GRADS[1] / 2)
+
+
+@pytest.mark.parametrize(
+    "opt",
+    [
+        ta.optim.SGD(0.1),
+        ta.optim.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+        ta.optim.Adam(0.1, weight_decay=0.1),
+    ],
+    ids=["sgd", "nesterov", "adam"],
+)
+def test_in_the_steady_state_nothing_is_allocated_or_copied(
+    opt: Any, provider_calls: Any
+) -> None:
+    params = {"w": ta.variable(np.ones((40, 300))), "b": [ta.variable(START)]}
+    records = [params["w"].record, params["b"][0].record]
+    for step in range(3):
+        grads = bundle(params["w"], np.full((40, 300), 0.1))
+        more = bundle(params["b"][0], START)
+        grads.accumulate(more)
+        del more
+        provider_calls.reset()
+        with ta.ledger() as led, ta.forbid(copies=True, allocations=step > 0):
+            opt.update(params, grads)
+        if step:
+            led.expect(allocations={}, copies={})
+            assert provider_calls.total == 0
+    assert [params["w"].record, params["b"][0].record] == records  # the same values
+    opt._state.clear()
+
+
+def holders(w: Any) -> dict[str, Any]:
+    with ta.Tape() as tape:
+        y = ta.sin(w)
+    return {
+        "clone": w.clone(),
+        "tape": (tape, y),
+        "guard": w.value(),
+    }
+
+
+@pytest.mark.parametrize("kind", ["clone", "tape", "guard"])
+@pytest.mark.parametrize("make", [ta.optim.SGD, ta.optim.Adam])
+def test_a_parameter_that_somebody_holds_is_refused_and_nothing_changes(
+    make: Any, kind: str
+) -> None:
+    a, b = ta.variable(START), ta.variable(START)
+    opt = make(0.1)
+    for _ in range(2):
+        grads = bundle(a, GRADS[0])
+        grads.accumulate(bundle(b, GRADS[1]))
+        held = holders(b)
+        keep = held.pop(kind)
+        held.clear()
+        before = values(a), values(b), opt.steps, len(opt._state)
+        moments = [[values(t) for t in s] for s in opt._state.values()]
+        with pytest.raises(NotUniqueError) as caught:
+            opt.update([a, b], grads)
+        assert caught.value.recovered is b
+        assert (values(a), values(b), opt.steps, len(opt._state)) == before
+        assert [[values(t) for t in s] for s in opt._state.values()] == moments
+        del keep, caught
+        opt.update([a, b], grads)  # the same call works once the holder is gone
+        assert opt.steps == before[2] + 1
+
+
+def test_an_exported_array_is_a_borrow_conflict_and_nothing_changes() -> None:
+    w = ta.variable(START)
+    opt = ta.optim.Adam(0.1)
+    grads = bundle(w, GRADS[0])
+    array = w.numpy()
+    with pytest.raises(BorrowConflictError):
+        opt.update([w], grads)
+    assert array.tolist() == START.tolist()
+    assert opt.steps == 0
+    del array
+    opt.update([w], grads)
+    assert opt.steps == 1
+
+
+def test_a_failing_rate_changes_nothing() -> None:
+    w = ta.variable(START)
+
+    def rate(step: int) -> float:
+        if step == 2:
+            raise LookupError("no rate")
+        return 0.1
+
+    opt = ta.optim.Adam(rate)
+    opt.update([w], bundle(w, GRADS[0]))
+    before = values(w), opt.steps, [[values(t) for t in s] for s in opt._state.values()]
+    grads = bundle(w, GRADS[1])
+    with pytest.raises(LookupError):
+        opt.update([w], grads)
+    after = values(w), opt.steps, [[values(t) for t in s] for s in opt._state.values()]
+    assert after == before
+
+
+def test_only_variables_are_parameters_and_those_without_gradient_stay() -> None:
+    w, unused = ta.variable(START), ta.variable(START)
+    opt = ta.optim.SGD(0.1)
+    with pytest.raises(NotALeafError):
+        opt.update([w, ta.asarray(START)], bundle(w, GRADS[0]))
+    assert values(w) == START.tolist()
+    opt.update([w, unused], bundle(w, GRADS[0]))
+    assert values(unused) == START.tolist()
+
+
+def test_handles_stay_the_same_objects_and_their_records_too() -> None:
+    w = ta.variable(START)
+    record = w.record
+    grads = bundle(w, GRADS[0])
+    ta.optim.SGD(0.1).update([w], grads)
+    assert w.record is record
+    assert isinstance(w.into_value(), ta.Tensor)
+
+
+def test_fused_kernels_conjugate_complex_operands() -> None:
+    norm = ta.fused(lambda E, z: z * E.conj(z))
+    z = ta.asarray(np.array([1 + 2j, -3j]))
+    assert norm(z).tolist() == [5, 9]
+    assert norm(ta.asarray([1.0, -2.0])).tolist() == [1.0, 4.0]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AttributeError,
+    reason="the printer asks a register of two constants for its dtype",
+)
+def test_fused_kernels_know_their_selects() -> None:
+    safe = ta.fused(lambda E, x: E.select(x > 0.0, E.sqrt(x), x))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slope = ta.grad(lambda x: ta.sum(safe(x)))(np.array([-1.0, 0.0, 4.0]))
+    assert slope.tolist() == [1.0, 1.0, 0.25]
