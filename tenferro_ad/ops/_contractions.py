@@ -128,7 +128,8 @@ def _settled(F: Evaluator, g: Any, target: Aval) -> Any:
 def _plain(call: Call) -> bool:
     """Two matrices, or equal stacks of them, of one dtype: rules have nothing to adjust."""
     x, y = call.ins
-    return x.ndim > 1 and x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2]
+    same = x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2]
+    return same and x.ndim > 1 and y.ndim > 1
 
 
 def _short(**forms: tuple[str, tuple[str, ...]]) -> Any:
