@@ -10,7 +10,7 @@ from . import (
     _fn_nn,
     _fn_products,
     _fn_reductions,
-    _operators,
+    _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
@@ -68,7 +68,3 @@ __all__ += _fn_movement.__all__
 __all__ += _fn_nn.__all__
 __all__ += _fn_products.__all__
 __all__ += _fn_reductions.__all__
-
-EagerTensor.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
-EagerTensor.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]
-EagerTensor.__getitem__ = getitem  # type: ignore[attr-defined]

@@ -15,11 +15,13 @@ import numpy as np
 
 from .._ledger import STATE, State
 from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
-from ..ops import OPS, Call, Evaluator, Op
+from ..ops import Call, Evaluator, Op
 from ..runtime import host_aval, plan_of, scalar_record
 from ..storage import ValueRecord, transfer
-from ..tape import Leaf, TapeRecord, hold
+from ..tape import Leaf, hold
 from ._eager import EagerTensor
+
+NUMBER_LIMIT: Final = 4096
 
 Chain = Any  # (link, node, outer chain) or None
 
@@ -110,8 +112,14 @@ def emit(
             here.append(chain[1])
             rest.append(chain[2])
         else:
-            leaf = level.watches and type(chain[0]) is Leaf
-            here.append(core.leaf(chain[0], record.aval) if leaf else -1)
+            # A level that watches makes nodes of leaves; the others know the leaves that
+            # were named to them.
+            if type(chain[0]) is not Leaf:
+                here.append(-1)
+            elif level.watches:
+                here.append(core.leaf(chain[0], record.aval))
+            else:
+                here.append(core.leaves.get(chain[0], -1))
             rest.append(chain)
     if level.opaque:
         nodes = level.note(call, here, records, rest, outs, [None] * len(outs))
@@ -169,24 +177,46 @@ def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
             fix="wrap one of them: `ta.asarray(x)`",
         )
     dtype = np.result_type(*[a.dtype for a in avals])
+    device = avals[0].device
     return tuple(
-        x
-        if type(x) is EagerTensor
-        else EagerTensor(
-            scalar_record(x, np.result_type(dtype, x), avals[0].device), None, -1, None
-        )
+        x if type(x) is EagerTensor else number_handle(x, dtype, device)
         for x in converted
     )
 
 
+_NUMBERS: Final = frozenset({bool, int, float, complex})
+_numbers: dict[Any, EagerTensor] = {}
+
+
+def number_handle(value: Any, dtype: np.dtype[Any], device: Any) -> EagerTensor:
+    """A number as an operand beside values of `dtype`: rootless, without any event.
+
+    Python numbers are weak (they take the other operand's dtype where its kind can hold
+    them); NumPy scalars keep their own dtype (NEP 50).
+    """
+    # 0.0 equals -0.0 as a key, and NaN no key at all.
+    key = (type(value), value if value else str(value), dtype, device)
+    found = _numbers.get(key)
+    if found is None:
+        own = value.dtype if isinstance(value, np.generic) else None
+        record = scalar_record(value, own or np.result_type(dtype, value), device)
+        found = EagerTensor(record, None, -1, None)
+        if len(_numbers) >= NUMBER_LIMIT:
+            _numbers.clear()
+        _numbers[key] = found
+    return found
+
+
 def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
-    if isinstance(x, bool | int | float | complex):
+    if type(x) in _NUMBERS:
         return x
-    if isinstance(x, np.ndarray | np.generic):
-        array = np.asarray(x)
-        if array.dtype.kind in "biufc":
-            record = transfer(array, host_aval(array, device), op.name)
-            return EagerTensor(record, None, -1, None)
+    if isinstance(x, np.generic) and x.dtype.kind in "biufc":
+        return x
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
+        record = transfer(x, host_aval(x, device), op.name)
+        return EagerTensor(record, None, -1, None)
+    if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
+        return x
     raise DTypeError(
         operation=op.name,
         argument=op.args[0] if op.variadic else op.args[i],
@@ -328,11 +358,17 @@ def _general_unary(op: Op, x: Any) -> Any:
 
 
 def _general_binary(op: Op, x: Any, y: Any) -> Any:
-    result = apply(op, (x, y), ())
-    if type(x) is EagerTensor and type(y) is EagerTensor:
-        key = (x.aval, y.aval)
-        op.plans[key] = plan_of(op, key, ())
-    return result
+    if type(x) is EagerTensor:
+        if type(y) in _NUMBERS:
+            return HANDLES[op](x, number_handle(y, x.dtype, x.device))
+        if type(y) is EagerTensor:
+            result = apply(op, (x, y), ())
+            key = (x.aval, y.aval)
+            op.plans[key] = plan_of(op, key, ())
+            return result
+    elif type(y) is EagerTensor and type(x) in _NUMBERS:
+        return HANDLES[op](number_handle(x, y.dtype, y.device), y)
+    return apply(op, (x, y), ())
 
 
 def _finish(
@@ -375,21 +411,3 @@ def under(level: Any, state: State | None = None) -> State:
     """The current state with another innermost level."""
     state = state or STATE.get()
     return State(state.account, state.reason, level)
-
-
-def _reflected(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, y: fn(y, x)
-
-
-# Operators are the bound operations themselves: one call, no wrapper.
-for _name, _op in {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "div",
-    "matmul": "matmul",
-}.items():
-    setattr(EagerTensor, f"__{_name}__", HANDLES[OPS[_op]])
-    setattr(EagerTensor, f"__r{_name}__", _reflected(HANDLES[OPS[_op]]))
-EagerTensor.__neg__ = HANDLES[OPS["neg"]]
-EagerTensor.__gt__ = HANDLES[OPS["greater"]]

@@ -7,7 +7,7 @@ authority; `into_value` moves the owner out when nobody else holds the value.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 
@@ -23,9 +23,14 @@ from ..errors import (
 from ..storage import Tensor, TensorView, ValueRecord, duplicate
 from ..tape import Leaf
 
+if TYPE_CHECKING:
+    from ._operators import Operators
+else:
+    Operators = object
+
 
 @final
-class EagerTensor:
+class EagerTensor(Operators):
     """A handle on one immutable value.
 
     Made by `ta.asarray`, `ta.variable` and operations, not by calling the class. Cloning

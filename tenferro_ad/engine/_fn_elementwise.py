@@ -10,6 +10,7 @@ branch not taken.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ __all__ = [
 Unary = Callable[[Any], EagerTensor]
 Binary = Callable[[Any, Any], EagerTensor]
 
-_NUMBERS: Final = (int, float, complex)  # before this module's own `complex`
+_NUMBERS: Final = (int, float, builtins.complex)
 
 
 def _documented(fn: Any, name: str, text: str, args: str, what: str) -> Any:

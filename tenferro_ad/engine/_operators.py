@@ -11,12 +11,17 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import InactiveTapeError
+import numpy as np
+
+from ..errors import InactiveTapeError, ShapeError
 from ..tape import Gradients, TapeRecord
 from . import _fn_elementwise as _elementwise
+from . import _fn_indexing as _indexing
+from . import _fn_movement as _movement
 from . import _fn_reductions as _reductions
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._interchange import dlpack_device, to_dlpack
 from ._tape import backward_from
 
 Axis = _reductions.Axis
@@ -27,8 +32,14 @@ class Operators:
     source that its members are copied from."""
 
     __slots__ = ()
+    __dlpack__ = to_dlpack
+    __dlpack_device__ = dlpack_device
 
     if TYPE_CHECKING:
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def ndim(self) -> int: ...
 
         def __add__(self, other: Any, /) -> EagerTensor: ...
         def __radd__(self, other: Any, /) -> EagerTensor: ...
@@ -130,6 +141,37 @@ class Operators:
         """`ta.astype` of this tensor."""
         return _elementwise.astype(self, dtype, copy=copy)
 
+    def __getitem__(self, key: Any) -> EagerTensor:
+        """`ta.getitem` of this tensor: basic and integer-array indexing."""
+        return _indexing.getitem(self, key)
+
+    def reshape(self, *shape: Any, copy: bool | None = None) -> EagerTensor:
+        """`ta.reshape` of this tensor; `x.reshape(2, 3)` and `x.reshape((2, 3))`."""
+        whole = shape[0] if len(shape) == 1 else shape
+        return _movement.reshape(self, whole, copy=copy)
+
+    @property
+    def T(self) -> EagerTensor:
+        """The transpose of a matrix, as a view.
+
+        Raises:
+            ShapeError: not a matrix; stacks of matrices have `mT`.
+        """
+        if self.ndim != 2:
+            raise ShapeError(
+                operation="T",
+                argument="self",
+                found=f"shape {self.shape}",
+                fix="use `x.mT` to transpose each matrix of a stack, or "
+                "`ta.permute_dims`",
+            )
+        return _movement.permute_dims(self, (1, 0))
+
+    @property
+    def mT(self) -> EagerTensor:
+        """The transpose of each matrix of a stack, as a view."""
+        return _movement.matrix_transpose(self)
+
     def conj(self) -> EagerTensor:
         """`ta.conj` of this tensor."""
         return _elementwise.conj(self)
@@ -210,6 +252,12 @@ _OTHER: Final = {
 }
 
 
+def _comparable(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`x == None` and the like are no comparisons of values: Python answers them."""
+    known = (EagerTensor, bool, int, float, complex, np.ndarray, np.generic)
+    return lambda x, y: fn(x, y) if isinstance(y, known) else NotImplemented
+
+
 def _attach() -> None:
     members = dict(vars(Operators))
     for name in ("__module__", "__qualname__", "__doc__", "__slots__", "__hash__"):
@@ -219,6 +267,8 @@ def _attach() -> None:
         members[f"__r{python}__"] = op if commutes else _reflected(op)
     for python, name in _OTHER.items():
         members[f"__{python}__"] = getattr(HANDLES, name)
+    for python in ("eq", "ne"):
+        members[f"__{python}__"] = _comparable(members[f"__{python}__"])
     members["__pow__"] = _elementwise.pow
     members["__rpow__"] = _reflected(_elementwise.pow)
     for name, value in members.items():

@@ -208,7 +208,15 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
     key = (type(value), value, dtype, device)
     found = _scalars.get(key)
     if found is None:
-        array = np.asarray(value, dtype=dtype)
+        try:
+            array = np.asarray(value, dtype=dtype)
+        except OverflowError:
+            raise InvalidArgumentError(
+                operation="promotion",
+                argument="number",
+                found=f"{value} beside values of dtype {dtype}",
+                fix="use a number that the dtype holds, or convert with `ta.astype`",
+            ) from None
         found = ValueRecord(array, aval_of((), dtype, device), None)
         if len(_scalars) >= PLAN_LIMIT:
             _scalars.clear()

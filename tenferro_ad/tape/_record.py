@@ -37,7 +37,9 @@ class Leaf:
     live: Final = None
 
     def drop(self, node: int) -> None:
-        """Handles release their node; a leaf has none."""
+        """Handles keep and release their node; a leaf has none."""
+
+    keep = drop
 
 
 @final
