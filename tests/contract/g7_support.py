@@ -10,10 +10,11 @@ import numpy as np
 
 import tenferro_ad as ta
 from tenferro_ad._ledger import BASE
+from tenferro_ad.engine import HANDLES
 from tenferro_ad.engine._ownership_views import retention_of
 from tenferro_ad.storage import ValueRecord
 
-F = ta.HANDLES
+F = HANDLES
 
 X = np.array([0.1, 0.2, 0.3])
 

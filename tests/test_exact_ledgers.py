@@ -1,0 +1,220 @@
+"""Exact ledgers: the multisets of whole forward and backward passes, derived by hand.
+
+How to count. Forward: one `OperationOutput` for each operation that computes; views
+(reshape, broadcasts) are none. Backward: the seed is one. A rule's result is one,
+unless it is written over the cotangent that the rule uses up (elementwise rules, if the
+sweep owns that cotangent) or added into a cotangent that the input already has and the
+sweep owns. A rule that passes its cotangent on adds nothing. What comes to rest at a
+leaf without being owned (a view, or shared) goes through `accumulate`, one more.
+A region's backward runs its equations again as far as some rule reads their results:
+one `CheckpointRecomputeOutput` each. Its seed is the caller's, so the first elementwise
+rule inside cannot write over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro_ad as ta
+
+Wrap = Callable[[Any], Any]
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int, kind: Any = float) -> Any:
+    real = RNG.normal(size=shape)
+    return real + 1j * RNG.normal(size=shape) if kind is complex else real
+
+
+def no_checkpoint(f: Any) -> Any:
+    return f
+
+
+class Scenario:
+    """A loss over variables; `wrap` is `ta.checkpoint` or nothing."""
+
+    def __init__(self, loss: Callable[..., Any], *leaves: Any, **inputs: Any) -> None:
+        self.loss = loss
+        self.leaves = leaves
+        self.inputs = inputs
+
+    def run(self, wrap: Wrap) -> tuple[ta.LedgerScope, int, int]:
+        """The ledger of both passes, live roots at their end, number of gradients."""
+        leaves = [ta.variable(a) for a in self.leaves]
+        inputs = {k: ta.asarray(v) for k, v in self.inputs.items()}
+        with ta.ledger() as led:
+            with ta.Tape() as tape:
+                loss = self.loss(wrap, *leaves, **inputs)
+            grads = tape.backward(loss)
+            del loss
+            return led, led.live, len(grads)
+
+
+def mlp_loss(
+    wrap: Wrap, w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any, x: Any
+) -> Any:
+    hidden = wrap(lambda x: ta.tanh(ta.tanh(x @ w1 + b1) @ w2 + b2))
+    y = hidden(x) @ w3 + b3
+    return ta.mean(y * y)
+
+
+MLP = Scenario(
+    mlp_loss,
+    *(normal(4, 3), normal(3), normal(3, 3), normal(3), normal(3, 1), normal(1)),
+    x=normal(5, 4),
+)
+# Forward, 10: three products, three additions, two tanh, y * y and the mean.
+# Backward, 11:
+#   1  the seed; 1 its division by the number of elements (spread out by a view)
+#   1  y * y: the first share of y; the second is added into it
+#   1  the sum for b3; the product with w3 gives the cotangent itself
+#   2  of the last product: for the hidden layer and for w3
+#   1  the sum for b2; tanh's rule is written over the cotangent
+#   2  of the second product
+#   1  the sum for b1; tanh's rule again in place
+#   1  for w1; the input is a constant
+MLP_PLAIN = {"OperationOutput": 10 + 11}
+# The region's seed is not its own: its first tanh rule makes one more. Recomputed: two
+# products, two additions and two tanh, whose results their rules read.
+MLP_CHECKPOINTED = {"OperationOutput": 10 + 11 + 1, "CheckpointRecomputeOutput": 6}
+
+
+def fifty_loss(wrap: Wrap, w: Any) -> Any:
+    def power(w: Any) -> Any:
+        y = w
+        for _ in range(49):
+            y = y * w
+        return y
+
+    return ta.sum(wrap(power)(w))
+
+
+FIFTY = Scenario(fifty_loss, np.full(3, 1.01))
+# The leaf is read 50 times. Forward, 50: 49 products and the sum.
+# Backward, 3: the seed, spread out by a view; of the last product the shares of y and
+# of w. From there on each share of w is added into the first, and each share of y is
+# written over the cotangent; at w * w both are added.
+FIFTY_PLAIN = {"OperationOutput": 50 + 3}
+# 48 products again: nobody reads the last.
+FIFTY_CHECKPOINTED = {"OperationOutput": 50 + 3, "CheckpointRecomputeOutput": 48}
+
+
+def chain_loss(wrap: Wrap, u: Any, v: Any, a: Any) -> Any:
+    product = wrap(lambda u, v: u @ v @ a @ u)
+    return ta.sum(ta.real(product(u, v)))
+
+
+CHAIN = Scenario(
+    chain_loss,
+    normal(3, 3, kind=complex),
+    normal(3, 3, kind=complex),
+    a=normal(3, 3, kind=complex),
+)
+# Forward, 5: three products, the real part, the sum.
+# Backward, 7:
+#   1  the seed, spread out by a view
+#   2  the real part's rule, and its result as complex numbers
+#   2  of the last product: for u v a and for u
+#   1  of the second product, whose right operand is a constant
+#   1  of the first product for v; the share of u is added into the one it has
+CHAIN_PLAIN = {"OperationOutput": 5 + 7}
+# Two products again: u v and u v a. No elementwise rule meets the region's seed.
+CHAIN_CHECKPOINTED = {"OperationOutput": 5 + 7, "CheckpointRecomputeOutput": 2}
+
+
+def digits_loss(
+    wrap: Wrap, k1: Any, c1: Any, k2: Any, c2: Any, w: Any, b: Any, x: Any, labels: Any
+) -> Any:
+    def block(h: Any, k: Any, c: Any) -> Any:
+        return ta.max_pool2d(ta.relu(ta.conv2d(h, k, c, padding=1)), 2)
+
+    h = ta.relu(ta.conv2d(x, k1, c1, padding=1))
+    h = wrap(block)(h, k2, c2)
+    return ta.cross_entropy(ta.reshape(h, (2, 64)) @ w + b, labels)
+
+
+DIGITS = Scenario(
+    digits_loss,
+    *(normal(3, 1, 3, 3), normal(3), normal(4, 3, 3, 3), normal(4)),
+    *(normal(64, 3), normal(3)),
+    x=normal(2, 1, 8, 8),
+    labels=np.array([1, 2]),
+)
+# Forward, 11: two convolutions, each with the addition of its bias and a rectifier (6);
+# the pooling; product, addition, cross-entropy of each image and the mean.
+# Backward, 14:
+#   1  the seed; 1 its division by the number of images
+#   1  of the cross-entropy for the scores
+#   1  the sum for b; 2 of the product
+#   1  of the pooling; the rectifier's rule is written over it
+#   1  the sum for c2; 2 of the convolution: for its input and for k2
+#   1  the sum for c1, after the rectifier in place; 1 for k1 (the image is a constant)
+#   2  `accumulate` for c1 and c2: a bias is reshaped to be added, so what reaches the
+#      leaf is a view
+DIGITS_PLAIN = {"OperationOutput": 11 + 14}
+# Recomputed: convolution, addition, rectifier and pooling, whose results rules read.
+# The cotangent of c2 leaves the region as the region's own result: no `accumulate`.
+DIGITS_CHECKPOINTED = {"OperationOutput": 11 + 13, "CheckpointRecomputeOutput": 4}
+
+CASES = {
+    "mlp": (MLP, MLP_PLAIN, MLP_CHECKPOINTED),
+    "leaf used 50 times": (FIFTY, FIFTY_PLAIN, FIFTY_CHECKPOINTED),
+    "complex matmul chain": (CHAIN, CHAIN_PLAIN, CHAIN_CHECKPOINTED),
+    "digits network": (DIGITS, DIGITS_PLAIN, DIGITS_CHECKPOINTED),
+}
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_multisets_are_those_derived_by_hand_twice_in_a_row(
+    name: str, checkpointed: bool, provider_calls: Any
+) -> None:
+    scenario, plain, with_checkpoint = CASES[name]
+    for _ in range(2):
+        provider_calls.reset()
+        led, live, gradients = scenario.run(
+            ta.checkpoint if checkpointed else no_checkpoint
+        )
+        led.expect(allocations=with_checkpoint if checkpointed else plain, copies={})
+        # The leaves and inputs came in outside the scope: one hand-out for each.
+        outside = len(scenario.leaves) + len(scenario.inputs)
+        assert sum(led.allocations.values()) == provider_calls.total - outside
+        assert live == gradients == len(scenario.leaves)
+        assert led.live == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_two_ways_agree_in_every_bit_of_their_gradients(name: str) -> None:
+    scenario = CASES[name][0]
+    found = []
+    for wrap in (no_checkpoint, ta.checkpoint):
+        leaves = [ta.variable(a) for a in scenario.leaves]
+        inputs = {k: ta.asarray(v) for k, v in scenario.inputs.items()}
+        with ta.Tape() as tape:
+            loss = scenario.loss(wrap, *leaves, **inputs)
+        grads = tape.backward(loss)
+        found.append([grads.take_grad(leaf).numpy().copy() for leaf in leaves])
+    for plain, checkpointed in zip(*found, strict=True):
+        assert np.array_equal(plain, checkpointed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_detail_and_plain_counting_see_the_same(name: str) -> None:
+    scenario, plain, _ = CASES[name]
+    leaves = [ta.variable(a) for a in scenario.leaves]
+    inputs = {k: ta.asarray(v) for k, v in scenario.inputs.items()}
+    for options in ({"detail": False}, {"events": True}):
+        with ta.ledger(**options) as led:
+            with ta.Tape() as tape:
+                loss = scenario.loss(no_checkpoint, *leaves, **inputs)
+            tape.backward(loss)
+            del loss
+        led.expect(allocations=plain, copies={})
+        if led.events:
+            kinds = [e.kind for e in led.events]
+            assert kinds.count("allocation") == kinds.count("release")
+            assert all(e.reason for e in led.events if e.kind == "allocation")
