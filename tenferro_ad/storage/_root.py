@@ -195,12 +195,20 @@ class OwnedStorage(MoveOnly):
     def _from_allocation(
         cls, provider: Any, allocation: Buffer, account: AccountLike | None
     ) -> OwnedStorage:
-        """Seat an allocation that nobody else can reach in a new root and full claim.
+        """Import: seat an allocation that nobody else reaches in a new root and claim.
 
-        This is the one place that makes a root out of a provider's buffer. The caller
-        (a storage door or a value record giving up its inline form) guarantees that
-        the buffer is this provider's, is held by nobody else, and was counted by
-        `account`. No ledger event happens here.
+        The one place that makes a root, and the one unproven step of the kernel: what
+        the caller promises here is never checked again. The caller is a storage door or
+        a value record giving up its inline form, and it guarantees
+
+        - capacity: every byte of `allocation.nbytes` is valid until it is given back;
+        - deallocation: `provider.give_back(allocation)` may run once, at any time from
+          then on and in any thread, and nobody else frees or reuses the bytes;
+        - alignment: its first byte is aligned for every dtype that the provider serves;
+        - provider and device context: the allocation is this provider's, and the
+          context that it needs outlives it.
+
+        `account` counted the allocation already: no ledger event happens here.
         """
         context = Shared._new(ProviderContext(provider))
         root = Shared._new(RootResource(context, allocation, account))

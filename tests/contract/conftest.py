@@ -23,6 +23,17 @@ class HostProvider:
     def supports_dtype(self, dtype: np.dtype[Any]) -> bool:
         return dtype.name not in self.refused_dtypes
 
+    def allocate(self, shape: Any, dtype: Any, nbytes: int) -> np.ndarray[Any, Any]:
+        return self.small(shape, dtype)
+
+    def small(self, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+        self.calls += 1
+        return np.empty(shape, dtype)
+
+    def write(self, target: np.ndarray[Any, Any], source: Any) -> None:
+        self.calls += 1
+        np.copyto(target, source)
+
     def give_back(self, buffer: Any) -> None:
         self.calls += 1
         self.given_back.append(buffer)
@@ -97,7 +108,8 @@ class Kernel:
         return OwnedStorage._from_allocation(self.mapped, Opaque(nbytes), self.account)
 
     def owner(self, shape: tuple[int, ...] = (3, 4), dtype: Any = np.float64) -> Tensor:
-        array = np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape).copy()
+        count = np.arange(int(np.prod(shape)))
+        array = count.astype(dtype).reshape(shape).copy()
         storage = OwnedStorage._from_allocation(self.host, array, self.account)
         return Tensor._seat(storage, array)
 
