@@ -134,7 +134,8 @@ def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
         is a few blocks, whatever the size.
     """
     params = list(inspect.signature(fn).parameters)[1:]
-    expr = fn(_Functions(), *[var(p) for p in params])
+    # Operands may be complex: kinds are settled when the kernel meets actual dtypes.
+    expr = fn(_Functions(), *[var(p, "c") for p in params])
     if not isinstance(expr, Expr):
         raise InvalidArgumentError(
             operation="fused",

@@ -39,9 +39,6 @@ class _Optimizer(ABC):
         self.steps = 0
         self._state: dict[Any, tuple[ta.EagerTensor, ...]] = {}
 
-    def _rate(self) -> float:
-        return self.lr(self.steps) if callable(self.lr) else self.lr
-
     def update(self, params: Any, grads: ta.Gradients) -> None:
         """Change the variables of pytree `params` in place.
 
@@ -56,25 +53,37 @@ class _Optimizer(ABC):
             a few passes over each parameter.
         """
         leaves = optree.tree_leaves(params, namespace="tenferro_ad")
+        steps = self.steps + 1
+        rate = self.lr(steps) if callable(self.lr) else self.lr
         pairs = [(w, g) for w in leaves if (g := grads.grad(w)) is not None]
-        fresh = {}
-        for w, _ in pairs:
-            if w.leaf not in self._state:
-                fresh[w.leaf] = tuple(ta.zeros_like(w) for _ in range(self._states))
-        states = [self._state.get(w.leaf) or fresh[w.leaf] for w, _ in pairs]
-        flat = [t for s in states for t in s]
-        with ta.exclusive(*[w for w, _ in pairs], *flat) as views:
-            n = len(pairs)
-            self._state.update(fresh)
-            self.steps += 1
-            for k, (_, g) in enumerate(pairs):
-                at = n + k * self._states
-                self._step(views[k], g, *views[at : at + self._states])
-        for _, g in pairs:
-            g.close()
+        try:
+            states = [
+                self._state[w.leaf]
+                if w.leaf in self._state
+                else tuple(ta.zeros_like(w) for _ in range(self._states))
+                for w, _ in pairs
+            ]
+            flat = [t for state in states for t in state]
+            with ta.exclusive(*[w for w, _ in pairs], *flat) as views:
+                at = len(pairs)
+                for (w, g), p, state in zip(pairs, views, states, strict=False):
+                    self._step(p, g, rate, steps, *views[at : at + len(state)])
+                    self._state[w.leaf] = state
+                    at += len(state)
+        finally:
+            for _, g in pairs:
+                g.close()
+        self.steps = steps
 
     @abstractmethod
-    def _step(self, p: ta.TensorViewMut, g: ta.TensorView, *state: Any) -> None:
+    def _step(
+        self,
+        p: ta.TensorViewMut,
+        g: ta.TensorView,
+        rate: float,
+        steps: int,
+        *state: ta.TensorViewMut,
+    ) -> None:
         """Update one parameter and its state from its gradient."""
 
 
@@ -104,20 +113,27 @@ class SGD(_Optimizer):
         self.weight_decay = weight_decay
         self._states = 1 if momentum else 0
 
-    def _step(self, p: ta.TensorViewMut, g: ta.TensorView, *state: Any) -> None:
-        lr, decay = self._rate(), self.weight_decay
+    def _step(
+        self,
+        p: ta.TensorViewMut,
+        g: ta.TensorView,
+        rate: float,
+        steps: int,
+        *state: ta.TensorViewMut,
+    ) -> None:
+        decay = self.weight_decay
         if not state:
             if decay:
-                ta.update(p, _sgd_decay, g, lr, decay)
+                ta.update(p, _sgd_decay, g, rate, decay)
             else:
-                ta.update(p, _sgd, g, lr)
+                ta.update(p, _sgd, g, rate)
             return
         (b,) = state
         ta.update(b, _momentum, g, p, self.momentum, decay)
         if self.nesterov:
-            ta.update(p, _nesterov, b, g, lr, self.momentum, decay)
+            ta.update(p, _nesterov, b, g, rate, self.momentum, decay)
         else:
-            ta.update(p, _sgd, b, lr)
+            ta.update(p, _sgd, b, rate)
 
 
 class Adam(_Optimizer):
@@ -147,11 +163,18 @@ class Adam(_Optimizer):
         self.eps = eps
         self.weight_decay = weight_decay
 
-    def _step(self, p: ta.TensorViewMut, g: ta.TensorView, *state: Any) -> None:
+    def _step(
+        self,
+        p: ta.TensorViewMut,
+        g: ta.TensorView,
+        rate: float,
+        steps: int,
+        *state: ta.TensorViewMut,
+    ) -> None:
         m, v = state
-        (b1, b2), t = self.betas, self.steps
+        b1, b2 = self.betas
         ta.update(m, _first, g, p, b1, self.weight_decay)
         ta.update(v, _second, g, p, b2, self.weight_decay)
-        step = self._rate() / (1.0 - b1**t)
-        root = 1.0 / (1.0 - b2**t) ** 0.5
+        step = rate / (1.0 - b1**steps)
+        root = 1.0 / (1.0 - b2**steps) ** 0.5
         ta.update(p, _adam, m, v, step, root, self.eps)

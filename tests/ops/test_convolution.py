@@ -78,8 +78,8 @@ def close(a, b, tolerance=1e-10):
     assert np.abs(a - b).max(initial=0) <= tolerance * scale
 
 
-CONV = ta.HANDLES.conv
-BACK = ta.HANDLES.conv_input, ta.HANDLES.conv_weight
+CONV = ta.engine.HANDLES.conv
+BACK = ta.engine.HANDLES.conv_input, ta.engine.HANDLES.conv_weight
 
 
 @cases
@@ -97,8 +97,8 @@ def test_transposes_are_adjoint(case, dtype):
     x, w, how = operands(case, dtype)
     y = by_definition(x, w, *how)
     ct = draw(y.shape, dtype, 3)
-    gx = ta.HANDLES.conv_input(ta.asarray(ct), ta.asarray(w), x.shape, *how)
-    gw = ta.HANDLES.conv_weight(ta.asarray(x), ta.asarray(ct), w.shape, *how)
+    gx = ta.engine.HANDLES.conv_input(ta.asarray(ct), ta.asarray(w), x.shape, *how)
+    gw = ta.engine.HANDLES.conv_weight(ta.asarray(x), ta.asarray(ct), w.shape, *how)
     expected = pairing(ct, y)
     assert pairing(gx, x) == pytest.approx(expected, rel=1e-10, abs=1e-10)
     assert pairing(gw, w) == pytest.approx(expected, rel=1e-10, abs=1e-10)
@@ -108,7 +108,7 @@ def rows(case):
     """Each row as a function of its two operands, with their shapes."""
     x, w, how = operands(case, "float64")
     y = by_definition(x, w, *how)
-    h = ta.HANDLES
+    h = ta.engine.HANDLES
     return {
         "conv": (lambda a, b: h.conv(a, b, *how), x.shape, w.shape),
         "conv_input": (
@@ -194,9 +194,9 @@ def test_scratch_stays_below_its_formula(case):
     y = by_definition(x, w, *how)
     X, W, Y = map(ta.asarray, (x, w, y))
     calls = [
-        lambda: ta.HANDLES.conv(X, W, *how),
-        lambda: ta.HANDLES.conv_input(Y, W, x.shape, *how),
-        lambda: ta.HANDLES.conv_weight(X, Y, w.shape, *how),
+        lambda: ta.engine.HANDLES.conv(X, W, *how),
+        lambda: ta.engine.HANDLES.conv_input(Y, W, x.shape, *how),
+        lambda: ta.engine.HANDLES.conv_weight(X, Y, w.shape, *how),
     ]
     for call in calls:
         result = call().nbytes
