@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, assert_never, final
 
 from .._ownership import MoveOnly
-from ..errors import AccessError, TenferroError
+from ..errors import AccessError, InvalidArgumentError, TenferroError
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor, CheckedInjectiveDescriptor
 from ._guard import HostReadGuard, HostWriteGuard
@@ -165,6 +165,13 @@ def prepare_write(checked: CheckedWrite, target: AccessTarget) -> PreparedWrite:
 
     Cost: constant; at most one map or binding, which may wait; no validation.
     """
+    if type(checked) is not CheckedWrite:
+        raise InvalidArgumentError(
+            operation="prepare_write",
+            argument="checked",
+            found=f"a `{type(checked).__name__}`, which may not write",
+            fix="take the exclusive view and its `checked_write()`",
+        )
     mut, injective = checked._part("prepare_write")
     try:
         if target is _HOST:
