@@ -405,6 +405,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-from . import nn, optim
+from . import nn, optim, testing, unsafe
 
-__all__ += ["nn", "optim"]
+__all__ += ["nn", "optim", "testing", "unsafe"]

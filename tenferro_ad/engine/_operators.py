@@ -19,6 +19,7 @@ from . import _fn_elementwise as _elementwise
 from . import _fn_indexing as _indexing
 from . import _fn_movement as _movement
 from . import _fn_reductions as _reductions
+from ._at import At
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._interchange import dlpack_device, to_dlpack
@@ -144,6 +145,12 @@ class Operators:
     def __getitem__(self, key: Any) -> EagerTensor:
         """`ta.getitem` of this tensor: basic and integer-array indexing."""
         return _indexing.getitem(self, key)
+
+    @property
+    def at(self) -> At:
+        """`x.at[key].set(v)` and `x.at[key].add(v)`: new values, `x` stays as it is."""
+        assert isinstance(self, EagerTensor)
+        return At(self)
 
     def reshape(self, *shape: Any, copy: bool | None = None) -> EagerTensor:
         """`ta.reshape` of this tensor; `x.reshape(2, 3)` and `x.reshape((2, 3))`."""
