@@ -19,6 +19,15 @@ class Host:
         self.given_back = 0
         self.released = 0
 
+    def allocate(self, shape: Any, dtype: Any, nbytes: int) -> np.ndarray[Any, Any]:
+        return np.empty(shape, dtype)
+
+    def small(self, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+        return np.empty(shape, dtype)
+
+    def write(self, target: np.ndarray[Any, Any], source: Any) -> None:
+        np.copyto(target, source)
+
     def give_back(self, buffer: Any) -> None:
         self.given_back += 1
 
