@@ -244,6 +244,10 @@ class BindError(AccessError):
     """Binding failed; `recovered` is the exact prepared payload."""
 
 
+class NotEnqueuedError(AccessError):
+    """The provider proves that nothing was enqueued; `recovered` is the bound launch."""
+
+
 # ---- groups
 
 
@@ -366,6 +370,14 @@ class CompletionError(TenferroError, RuntimeError):
     """Admitted work cannot be proven complete."""
 
     _prefix = ""
+
+
+class OutcomePendingError(TenferroError, TimeoutError):
+    """The outcome was not published in time; the handle stays usable."""
+
+    _prefix = ""
+    _found = "the work has not retired yet"
+    _fix = "wait again, or drop the handle: the work retires without it"
 
 
 class _Rejection(TenferroError, RuntimeError):

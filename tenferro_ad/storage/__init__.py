@@ -11,11 +11,19 @@ from ._access import (
     prepare_read,
     prepare_write,
 )
+from ._binding import (
+    DeviceArgument,
+    DeviceRead,
+    DeviceWrite,
+    bind_read,
+    bind_write,
+)
 from ._capability import StorageMut, StorageRef
 from ._descriptor import (
     CheckedDescriptor,
     CheckedInjectiveDescriptor,
     RootBoundSpan,
+    host_array,
 )
 from ._door import (
     OUTPUT_SOURCE,
@@ -54,6 +62,13 @@ from ._ranks import (
 )
 from ._record import POOLED_FROM, RetentionContainer, ValueRecord, record_of
 from ._reinterpret import scalar_pairs
+from ._retirement import (
+    ProviderEvent,
+    ProviderRetirementBinding,
+    RetirementRecord,
+    retain_unproven,
+    retirements,
+)
 from ._root import (
     AllocationDiagnostics,
     AllocationSpan,
@@ -117,6 +132,18 @@ __all__ = [
     "PreparedWrite",
     "prepare_read",
     "prepare_write",
+    # bound access and retirement
+    "DeviceArgument",
+    "DeviceRead",
+    "DeviceWrite",
+    "ProviderEvent",
+    "ProviderRetirementBinding",
+    "RetirementRecord",
+    "bind_read",
+    "bind_write",
+    "host_array",
+    "retain_unproven",
+    "retirements",
     # tensors and groups
     "AllocationGroup",
     "DescriptorRecord",

@@ -16,12 +16,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, assert_never, final
 
-from .._ownership import MoveOnly
+from .._ownership import MoveOnly, Shared
 from ..errors import AccessError, InvalidArgumentError, TenferroError
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor, CheckedInjectiveDescriptor
 from ._guard import HostReadGuard, HostWriteGuard
 from ._layout import CheckedInjectiveStrided, CheckedStrided, Contiguous
+from ._provider import Lease
 from ._root import AllocationSpan
 from ._traversal import (
     PreparedContiguousRead,
@@ -96,34 +97,40 @@ class CheckedWrite(MoveOnly):
 
 @final
 class PreparedDeviceRead(MoveOnly):
-    """Device read access: the checked pairing and the provider's binding state."""
+    """Device read access: the checked pairing and the provider's opaque state."""
 
     __slots__ = ("_dr_checked", "_dr_state")
 
     _dr_checked: CheckedRead
-    _dr_state: object
+    _dr_state: Shared[Lease]
 
     def close(self) -> None:
-        """Give up the unadmitted access."""
+        """Give up the unadmitted access: the provider's state goes, then the borrow."""
         self._require("close")
         self._moved_by = "close"
-        self._dr_checked._read_ref.close()
+        try:
+            self._dr_state.release()
+        finally:
+            self._dr_checked._read_ref.close()
 
 
 @final
 class PreparedDeviceWrite(MoveOnly):
-    """Device write access: the checked pairing and the provider's binding state."""
+    """Device write access: the checked pairing and the provider's opaque state."""
 
     __slots__ = ("_dw_checked", "_dw_state")
 
     _dw_checked: CheckedWrite
-    _dw_state: object
+    _dw_state: Shared[Lease]
 
     def close(self) -> None:
-        """Give up the unadmitted access."""
+        """Give up the unadmitted access: the provider's state goes, then the borrow."""
         self._require("close")
         self._moved_by = "close"
-        self._dw_checked._write_mut.close()
+        try:
+            self._dw_state.release()
+        finally:
+            self._dw_checked._write_mut.close()
 
 
 PreparedRead = PreparedHostRead | PreparedDeviceRead

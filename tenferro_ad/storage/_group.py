@@ -121,6 +121,32 @@ class AllocationGroup(MoveOnly):
         if self._record_at(slot) is not None:
             self._descriptors[slot._position] = None
 
+    def _move(self, operation: str) -> AllocationGroup:
+        """Consume this group into a new one with the same tables; slots stay valid.
+
+        Raises:
+            BorrowConflictError: Any borrow is open; the group is unchanged.
+        """
+        self._require(operation)
+        self._cell.acquire_exclusive(operation, None, "owning")
+        moved = AllocationGroup._make(())
+        moved._allocations, self._allocations = self._allocations, []
+        moved._descriptors, self._descriptors = self._descriptors, []
+        moved._table = self._table
+        self._moved_by = operation
+        return moved
+
+    def _seat(self, tensor: Tensor) -> DescriptorSlot:
+        """Use up a tensor: its owner gets a new entry, its descriptor a new slot.
+
+        Nothing is validated again, and no existing entry or slot changes.
+        """
+        self._require("_seat")
+        storage, descriptor, proof = tensor._part("_seat")
+        self._allocations.append(storage)
+        entry = len(self._allocations) - 1
+        return self._publish(DescriptorRecord(entry, descriptor, storage.span, proof))
+
     def _publish(self, record: DescriptorRecord) -> DescriptorSlot:
         self._descriptors.append(record)
         return make_slot(self._table, len(self._descriptors) - 1)

@@ -1,8 +1,11 @@
 """What storage needs of a device library: memory in, memory back, access when asked.
 
-A provider whose allocations are NumPy arrays needs no mapping hook, because its bytes
-are host bytes. Others offer `map_host`/`unmap_host` and `prepare_device`; what a
-provider lacks is refused with a typed error and never worked around.
+A provider whose allocations are NumPy arrays needs no hooks beyond memory, because its
+bytes are host bytes and host work addresses them as they are. Others offer
+`map_host`/`unmap_host` and the device hooks; what a provider lacks is refused with a
+typed error and never worked around. Whatever a provider lends to one access (a mapping,
+a reservation, a raw binding) is given back once, by its last holder. Nothing that a
+provider lends grants a right to bytes (contract G5).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, final
 
 import numpy as np
 
+from .._ownership import Shared
 from ..errors import UnsupportedError
 
 Buffer = Any
@@ -55,7 +59,15 @@ class DeviceProvider(Provider, Protocol):
     """A provider that binds allocations to device work."""
 
     def prepare_device(self, buffer: Buffer, mode: AccessMode) -> object:
-        """Return the provider's opaque binding state, once for each access."""
+        """Return the provider's opaque state for one access, once for each access."""
+        ...
+
+    def bind(self, state: object) -> object:
+        """Turn one prepared state into what a launch takes, once for each access."""
+        ...
+
+    def release_binding(self, lent: object) -> None:
+        """Take back, once, what `prepare_device` or `bind` returned."""
         ...
 
 
@@ -86,6 +98,23 @@ class HostMapping:
 
 
 @final
+class Lease:
+    """What a provider lent to one access; the last `Shared` of it returns it."""
+
+    __slots__ = ("_provider", "lent")
+
+    def __init__(self, provider: Any, lent: object) -> None:
+        self._provider = provider
+        self.lent = lent
+
+    def _release(self) -> None:
+        lent, self.lent = self.lent, None
+        hook = getattr(self._provider, "release_binding", None)
+        if hook is not None:
+            hook(lent)
+
+
+@final
 class ProviderContext:
     """The provider as roots keep it alive: one `Shared` of it in each root."""
 
@@ -106,21 +135,30 @@ class ProviderContext:
         """Name of the allocation domain."""
         return str(getattr(self._provider, "name", type(self._provider).__name__))
 
-    def prepare_device(self, buffer: Buffer, mode: AccessMode) -> object:
-        """Ask the provider for its binding state.
+    def prepare_device(self, buffer: Buffer, mode: AccessMode) -> Shared[Lease]:
+        """Ask the provider for its state of one device access; host bytes need none.
 
         Raises:
             UnsupportedError: The provider binds no device work.
         """
         hook = getattr(self._provider, "prepare_device", None)
-        if hook is None:
+        if hook is None and not isinstance(buffer, np.ndarray):
             raise UnsupportedError(
                 op="prepare_device",
                 backend=self.name,
                 fix="use the host access of this provider",
             )
-        state: object = hook(buffer, mode)
-        return state
+        state = None if hook is None else hook(buffer, mode)
+        return Shared._new(Lease(self._provider, state))
+
+    def bind(self, buffer: Buffer, state: Shared[Lease]) -> Shared[Lease]:
+        """Ask the provider for the binding of one prepared access.
+
+        Where the provider has no hook, a launch takes the allocation as it is.
+        """
+        hook = getattr(self._provider, "bind", None)
+        binding = buffer if hook is None else hook(state.value.lent)
+        return Shared._new(Lease(self._provider, binding))
 
     def _release(self) -> None:
         """The context itself owns nothing; providers outlive the process's roots."""
