@@ -1,5 +1,35 @@
 """How operations run: providers of memory and kernels."""
 
-from ._cpu import CPU, CpuDevice, Plan
+from ._backend import (
+    BoundLaunch,
+    Endpoint,
+    Launch,
+    PreparedLaunch,
+    Proof,
+    bind_launch,
+    enqueue,
+    run_synchronously,
+)
+from ._cpu import CPU, CpuDevice, Plan, infer_call
+from ._engine import DEADLINE, Engine, Job
+from ._host import HostEndpoint, HostStream
 
-__all__ = ["CPU", "CpuDevice", "Plan"]
+__all__ = [
+    "CPU",
+    "DEADLINE",
+    "BoundLaunch",
+    "CpuDevice",
+    "Endpoint",
+    "Engine",
+    "HostEndpoint",
+    "HostStream",
+    "Job",
+    "Launch",
+    "Plan",
+    "PreparedLaunch",
+    "Proof",
+    "bind_launch",
+    "enqueue",
+    "infer_call",
+    "run_synchronously",
+]

@@ -1,0 +1,342 @@
+"""One worker and one reaper for an endpoint: how detached work runs (contract G3, G5).
+
+The worker derives a job's launches, binds them and crosses the admission boundary; the
+reaper waits for proof, releases each record once, and only then lets the job publish
+its outcome. Both belong to the engine and not to whoever submitted, so a dropped handle
+changes nothing. An exception of any kind ends at these two loops: before a possible
+enqueue it rejects the job with its exact inputs, after it the job drains.
+
+The reaper watches a job from its first provider call on. A worker that does not come
+back in time costs its engine, which is then lost, and the job ends unproven.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any, Final, Protocol, final
+
+from .._ownership import MoveOnly
+from ..errors import AccessError, EngineLostError, ForkedProcessError, InternalError
+from ..storage import AllocationSpan, RetirementRecord, retain_unproven
+from ._backend import (
+    BoundLaunch,
+    Endpoint,
+    PreparedLaunch,
+    bind_launch,
+    enqueue,
+    proof_of,
+)
+
+DEADLINE: Final = 600.0
+"""Seconds without proof after which completion counts as unproven; long on purpose."""
+
+
+class Job(Protocol):
+    """What an engine runs. Each call is made once, by one thread at a time."""
+
+    def launches(self) -> Iterator[PreparedLaunch]:
+        """Derive the launches, one at a time, in order; owns what they reach."""
+        ...
+
+    def admitted(self) -> None:
+        """The boundary was crossed: nothing is rejected any more."""
+        ...
+
+    def reject(self, cause: BaseException) -> None:
+        """Nothing was enqueued: hand the exact inputs back."""
+        ...
+
+    def retire(self, cause: BaseException | None) -> None:
+        """The end is proven and every record is released: publish the outcome."""
+        ...
+
+    def lose(
+        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
+    ) -> None:
+        """The end is not proven; the records are kept for good."""
+        ...
+
+
+def contain(error: BaseException) -> BaseException:
+    """Keep what an exception says, as notes, and drop the frames that it keeps alive.
+
+    Frames hold owners and borrows, which must be free when an outcome is published.
+    """
+    seen: set[int] = set()
+    chain: list[BaseException | None] = [error]
+    while chain:
+        found = chain.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        if found.__traceback__ is not None:
+            where = "".join(traceback.format_tb(found.__traceback__, limit=-3))
+            found.add_note(f"Raised in an engine's thread:\n{where.rstrip()}")
+            found.__traceback__ = None
+        if isinstance(found, AccessError):
+            found.recovered = None
+        chain += [found.__cause__, found.__context__]
+    return error
+
+
+@final
+class _Run:
+    """One job on its way: who decides its end, and what it may have running."""
+
+    __slots__ = ("_turn", "crossing", "entered", "failure", "job", "records")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.records: list[RetirementRecord] = []
+        self.crossing: BoundLaunch | None = None
+        self.failure: BaseException | None = None
+        self.entered = threading.Event()
+        self._turn: list[None] = [None]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has decided the run's end yet."""
+        return bool(self._turn)
+
+    def take(self) -> bool:
+        """Decide the run's end; worker or reaper gets True, and only the first."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return False
+        return True
+
+
+Runs = queue.SimpleQueue[_Run | None]
+
+
+@final
+class _Condition:
+    """What worker, reaper and engine know together."""
+
+    __slots__ = ("deadline", "is_stuck")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.is_stuck = False
+
+
+@final
+class Engine:
+    """Runs detached work on one endpoint, in order.
+
+    Attributes:
+        endpoint: Where the work runs.
+
+    Cost: two threads, started by the first job and ended by `close` or with the engine.
+    """
+
+    def __init__(self, endpoint: Endpoint, deadline: float = DEADLINE) -> None:
+        self.endpoint = endpoint
+        self._condition = _Condition(deadline)
+        self._jobs: Runs = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._is_closed = False
+
+    @property
+    def deadline(self) -> float:
+        """Seconds after which missing proof counts as unproven."""
+        return self._condition.deadline
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the engine accepts nothing more."""
+        return self._is_closed or self._condition.is_stuck or self.endpoint.is_lost
+
+    def post(self, job: Job) -> None:
+        """Hand a job to the worker; it owns its inputs from here on.
+
+        Raises:
+            EngineLostError: The engine is closed, stuck or lost; nothing happened.
+            ForkedProcessError: This process was forked; nothing happened.
+
+        Cost: two thread-safe queue operations; no wait, no provider call.
+        """
+        if os.getpid() != self._process:
+            raise ForkedProcessError(operation="submit")
+        if self.is_lost:
+            raise EngineLostError(operation="submit", engine=self.endpoint.name)
+        with self._lock:
+            if not self._threads:
+                self._start()
+        self._jobs.put(_Run(job))
+
+    def _start(self) -> None:
+        # The threads know the queues and not the engine, so that dropping it ends them.
+        drain: Runs = queue.SimpleQueue()
+        shared = (self.endpoint, self._condition)
+        for loop, *own in ((_work, self._jobs, drain), (_reap, drain)):
+            thread = threading.Thread(
+                target=loop,
+                args=(*own, *shared),
+                name=f"{self.endpoint.name} {loop.__name__[1:]}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Accept nothing more and wait until everything posted has ended.
+
+        Returns:
+            Whether it all ended within `timeout` seconds.
+        """
+        self._end()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            thread.join(left)
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _end(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._jobs.put(None)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_is_closed"):
+            self._end()
+
+    def __repr__(self) -> str:
+        return f"Engine({self.endpoint.name!r})"
+
+
+# ---- worker
+
+
+def _work(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
+    while (run := jobs.get()) is not None:
+        drain.put(run)
+        try:
+            _cross(run)
+        except BaseException as error:  # launches() raised, or binding, or a refusal
+            run.failure = _closed(error)
+        _settle(run)
+        del run  # the last job's values must not live until the next one
+    drain.put(None)
+
+
+def _cross(run: _Run) -> None:
+    for prepared in run.job.launches():
+        bound = bind_launch(prepared)
+        del prepared
+        if not run.is_open:
+            bound.close()
+            return
+        run.crossing = bound
+        record = enqueue(bound)
+        run.records.append(record)
+        run.crossing = None
+        if not run.is_open:
+            _retain([record])
+            return
+        cause = record.cause
+        del bound, record
+        if len(run.records) == 1:
+            run.job.admitted()
+        if cause is not None:
+            run.failure = contain(cause)
+            return
+
+
+def _closed(error: BaseException) -> BaseException:
+    """End the access that a failed step handed back, and keep its message."""
+    if isinstance(error, AccessError):
+        held: Any = error.recovered
+        if isinstance(held, MoveOnly) and held._moved_by is None:
+            held.close()  # type: ignore[attr-defined]
+    return contain(error)
+
+
+def _settle(run: _Run) -> None:
+    if not run.take():
+        return  # the reaper gave up on it
+    run.crossing = None
+    if not run.records:
+        cause = run.failure or InternalError(
+            operation="submit", invariant="a job has a launch"
+        )
+        run.job.reject(cause)
+    run.entered.set()
+
+
+# ---- reaper
+
+
+def _reap(drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
+    while (run := drain.get()) is not None:
+        if not run.entered.wait(condition.deadline) and run.take():
+            condition.is_stuck = True
+            _abandon(run, endpoint)
+        else:
+            run.entered.wait()
+            if run.records:
+                _prove(run, endpoint, condition.deadline)
+        del run
+
+
+def _prove(run: _Run, endpoint: Endpoint, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    failure = run.failure
+    is_failed = failure is not None
+    doubt: BaseException | None = None
+    unproven: list[RetirementRecord] = []
+    records, run.records = run.records, []
+    for record in records:
+        state, cause = proof_of(endpoint, record, deadline)
+        if state == "unproven":
+            unproven.append(record)
+            doubt = doubt or cause
+            continue
+        trouble = record._release()
+        is_failed = is_failed or state == "failed" or bool(trouble)
+        failure = failure or cause or next(iter(trouble), None)
+    del records
+    record = None  # type: ignore[assignment]
+    if unproven:
+        keys = _retain(unproven)
+        cause = doubt or failure
+        run.job.lose(None if cause is None else contain(cause), keys)
+        return
+    if is_failed and failure is None:
+        failure = RuntimeError("the provider reported a failure without a cause")
+    _publish(run.job, None if failure is None else contain(failure))
+
+
+def _abandon(run: _Run, endpoint: Endpoint) -> None:
+    """The worker did not come back from the endpoint: nobody can say what runs."""
+    bound = run.crossing
+    last = None if bound is None else bound.record
+    records = [*run.records, *(() if last is None else (last,))]
+    keys = _retain(records)
+    cause = EngineLostError(
+        operation="submit",
+        engine=endpoint.name,
+        found=f"a call to `{endpoint.name}` did not return within the deadline",
+    )
+    run.job.lose(cause, keys)
+
+
+def _retain(records: list[RetirementRecord]) -> tuple[AllocationSpan, ...]:
+    kept = [record for record in records if record._moved_by is None]
+    spans = (span for record in kept for span in retain_unproven(record))
+    return tuple(dict.fromkeys(spans))
+
+
+def _publish(job: Job, cause: BaseException | None) -> None:
+    try:
+        job.retire(cause)
+    except BaseException as error:  # an outcome is always published
+        job.retire(contain(error))
