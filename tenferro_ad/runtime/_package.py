@@ -1,0 +1,144 @@
+"""What a detached run takes in and gives out: move-only packages (contract G3).
+
+`ExecutionInputs` is a group and the slots bound to a program's inputs. Submitting uses
+it up; a rejection and a proven failure hand back the very same object, usable again.
+`ExecutionBundle` is the group afterwards and the slots of the outputs. Looking at an
+output borrows; moving one out uses up the bundle. Nothing here copies bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from .._ownership import MoveOnly
+from ..errors import (
+    ExtractError,
+    InvalidSlotError,
+    OutputAccessError,
+    OutputExtractError,
+)
+from ..storage import AllocationGroup, DescriptorSlot, Tensor, TensorView
+
+
+@final
+class ExecutionInputs(MoveOnly):
+    """A group and the slots of it that are bound to the inputs, in order."""
+
+    __slots__ = ("_ei_bindings", "_ei_group")
+
+    _ei_bindings: tuple[DescriptorSlot, ...]
+    _ei_group: AllocationGroup
+
+    def __new__(
+        cls, group: AllocationGroup, bindings: Sequence[DescriptorSlot]
+    ) -> ExecutionInputs:
+        """Use up a group and bind slots of it.
+
+        Raises:
+            InvalidSlotError: A slot is vacant or of another group; nothing changed.
+            BorrowConflictError: A view of the group is open; nothing changed.
+
+        Cost: O(bindings); no allocation, copy or provider call.
+        """
+        for slot in bindings:
+            group.record(slot)
+        inputs: ExecutionInputs = object.__new__(cls)
+        inputs._ei_group = group._move("ExecutionInputs")
+        inputs._ei_bindings = tuple(bindings)
+        inputs._moved_by = None
+        return inputs
+
+    @classmethod
+    def of_tensors(cls, tensors: Sequence[Tensor]) -> ExecutionInputs:
+        """Use up tensors and bind them in order. Cost: O(tensors)."""
+        return cls(*AllocationGroup.of_tensors(tensors))
+
+    def __len__(self) -> int:
+        return len(self._ei_bindings)
+
+    def into_parts(self) -> tuple[AllocationGroup, tuple[DescriptorSlot, ...]]:
+        """Use up the package and return the group and the bound slots."""
+        self._require("into_parts")
+        self._moved_by = "into_parts"
+        return self._ei_group, self._ei_bindings
+
+    def __repr__(self) -> str:
+        if self._moved_by is not None:
+            return f"ExecutionInputs(moved by {self._moved_by})"
+        return f"ExecutionInputs({len(self)} bound, {self._ei_group!r})"
+
+
+@final
+class ExecutionBundle(MoveOnly):
+    """A retired group and the slots of the outputs, in order."""
+
+    __slots__ = ("_eb_group", "_eb_outputs")
+
+    _eb_group: AllocationGroup
+    _eb_outputs: tuple[DescriptorSlot, ...]
+
+    @classmethod
+    def _make(
+        cls, group: AllocationGroup, outputs: Sequence[DescriptorSlot]
+    ) -> ExecutionBundle:
+        bundle: ExecutionBundle = object.__new__(cls)
+        bundle._moved_by = None
+        bundle._eb_group = group
+        bundle._eb_outputs = tuple(outputs)
+        return bundle
+
+    def __len__(self) -> int:
+        return len(self._eb_outputs)
+
+    def output(self, output: int) -> TensorView:
+        """Borrow one output.
+
+        Raises:
+            OutputAccessError: There is no such output; the bundle is unchanged.
+
+        Cost: constant; no allocation, copy or provider call.
+        """
+        self._require("output")
+        if not 0 <= output < len(self):
+            raise OutputAccessError(
+                operation="output",
+                argument="output",
+                found=f"output {output} of {len(self)}",
+                recovered=self,
+            )
+        return self._eb_group.view(self._eb_outputs[output])
+
+    def into_output(self, output: int) -> Tensor:
+        """Use up the bundle and move one output out; everything else is dropped.
+
+        Raises:
+            OutputExtractError: There is no such output, or the group refuses;
+                `recovered` is this same bundle.
+            BorrowConflictError: A view of the bundle is open; it is unchanged.
+
+        Cost: O(owners); no allocation, copy or provider call.
+        """
+        self._require("into_output")
+        found: ExtractError | InvalidSlotError | None = None
+        if 0 <= output < len(self):
+            try:
+                tensor = self._eb_group.into_tensor(self._eb_outputs[output])
+            except ExtractError as error:
+                error.recovered = None  # the bundle goes back, and the group inside it
+                found = error
+            else:
+                self._moved_by = "into_output"
+                return tensor
+        raise OutputExtractError(
+            operation="into_output",
+            argument="output",
+            found=str(found) if found else f"output {output} of {len(self)}",
+            cause=found,
+            recovered=self,
+        )
+
+    def __repr__(self) -> str:
+        if self._moved_by is not None:
+            return f"ExecutionBundle(moved by {self._moved_by})"
+        return f"ExecutionBundle({len(self)} outputs, {self._eb_group!r})"
