@@ -322,11 +322,9 @@ class _Loan(weakref.ref[HostArray]):
     capability: StorageRef | StorageMut
     mapping: Shared[Any] | None
 
-    def __hash__(self) -> int:
-        return object.__hash__(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    # Identity, in C: a weak reference would ask its array.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     @staticmethod
     def _ended(loan: weakref.ref[HostArray]) -> None:
