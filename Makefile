@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test test-slow lint format typecheck bench clean
+.PHONY: demo test test-slow test-poison lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -22,17 +22,24 @@ export PYTHONNOUSERSITE := 1
 demo: .venv/.demo
 	$(BIN)/python examples/train_digits.py
 
-test test-slow: export TENFERRO_BACKENDS := cpu,fake
-test test-slow: export JAX_PLATFORMS := cpu
-test test-slow bench: export OPENBLAS_NUM_THREADS := 1
-test test-slow bench: export OMP_NUM_THREADS := 1
-test test-slow bench: export MKL_NUM_THREADS := 1
+test test-slow test-poison: export TENFERRO_BACKENDS := cpu,fake
+test test-slow test-poison: export JAX_PLATFORMS := cpu
+test test-slow test-poison bench: export OPENBLAS_NUM_THREADS := 1
+test test-slow test-poison bench: export OMP_NUM_THREADS := 1
+test test-slow test-poison bench: export MKL_NUM_THREADS := 1
+test-poison: export TENFERRO_POISON := 1
+test-poison: export PYTHONMALLOC := debug
+test-poison: export PYTHONFAULTHANDLER := 1
 
 test: lint typecheck
 	$(PYTEST)
 
 test-slow: .venv/.test
 	$(PYTEST) -m "slow and not shared"
+
+# Guards around the ownership kernel's memory: tests/poison.py says which.
+test-poison: .venv/.test
+	$(PYTEST) tests/storage tests/contract
 
 lint: .venv/.test
 	$(BIN)/python -m ruff check .

@@ -1,8 +1,10 @@
 """What every test of the suite is held to, and what tests share.
 
-Seals: a test leaves no root, no open scope or tape, no changed NumPy error state and no
-device limit behind. They are checked after all its other fixtures are gone. Only a test
-that passed is asked about roots, because a failed one keeps its frame for the report.
+Seals: a test leaves no root, no pending retirement, no open scope or tape, no changed
+NumPy error state and no device limit behind. Roots whose completion is unproven are kept
+for good by design; the seals know how many. They are checked after all its other
+fixtures are gone. Only a test that passed is asked about roots, because a failed one
+keeps its frame for the report.
 A reference cycle of the test itself (`pytest.raises(...) as caught` makes one) is
 collected first; a test where that would hide something has `@pytest.mark.no_leaks`.
 """
@@ -20,10 +22,15 @@ import pytest
 
 from tenferro_ad._ledger import BASE, OPERATION_OUTPUT, STATE
 from tenferro_ad.backends import CPU
+from tenferro_ad.backends.fake import FakeProvider
+from tenferro_ad.storage import retirements
+from tests import poison
 
 ROOT = Path(__file__).parents[1]
-RETAINED_FOR_GOOD = 0  # roots of unproven completions; a host has none
 PASSED = pytest.StashKey[bool]()
+
+if os.environ.get("TENFERRO_POISON"):
+    poison.install()
 
 
 # ---- seals
@@ -43,11 +50,15 @@ def pytest_runtest_makereport(
 def seals(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compare the state of the process before and after the test."""
     roots, numpy_errors = BASE.live, np.geterr()
+    pending, kept = retirements.pending, retirements.unproven_roots
     yield
     request.node.funcargs.clear()  # the values of fixtures that are finished
     broken = list(broken_seals(numpy_errors))
     if request.node.stash.get(PASSED, False):
-        broken += left_roots(roots + RETAINED_FOR_GOOD)
+        broken += left_roots(roots + retirements.unproven_roots - kept)
+        if retirements.pending != pending:
+            broken.append(f"{retirements.pending - pending} pending retirements")
+    broken += poison.found()
     if broken:
         pytest.fail("The test leaves behind: " + "; ".join(broken), pytrace=False)
 
@@ -134,7 +145,11 @@ def _cpu() -> Any:
     return CPU
 
 
-STARTERS: dict[str, Callable[[], Any]] = {"cpu": _cpu}
+def _fake() -> Any:
+    return FakeProvider(auto=True)
+
+
+STARTERS: dict[str, Callable[[], Any]] = {"cpu": _cpu, "fake": _fake}
 """How each lane starts; a lane joins by adding its line."""
 
 

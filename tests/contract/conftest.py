@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tenferro_ad.storage import AllocationGroup, OwnedStorage, Tensor
+from tests import poison
 
 
 class HostProvider:
@@ -101,7 +102,7 @@ class Kernel:
         return self.account.released
 
     def storage(self, nbytes: int) -> OwnedStorage:
-        memory = np.zeros(nbytes, np.uint8)
+        memory = poison.memory(nbytes)
         return OwnedStorage._from_allocation(self.host, memory, self.account)
 
     def mapped_storage(self, nbytes: int) -> OwnedStorage:
@@ -109,7 +110,7 @@ class Kernel:
 
     def owner(self, shape: tuple[int, ...] = (3, 4), dtype: Any = np.float64) -> Tensor:
         count = np.arange(int(np.prod(shape)))
-        array = count.astype(dtype).reshape(shape).copy()
+        array = poison.like(count.astype(dtype).reshape(shape))
         storage = OwnedStorage._from_allocation(self.host, array, self.account)
         return Tensor._seat(storage, array)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tenferro_ad.storage import OwnedStorage, Tensor
+from tests import poison
 
 
 class Host:
@@ -35,7 +36,7 @@ class Host:
         self.released += nbytes
 
     def storage(self, nbytes: int) -> OwnedStorage:
-        return OwnedStorage._from_allocation(self, np.zeros(nbytes, np.uint8), self)
+        return OwnedStorage._from_allocation(self, poison.memory(nbytes), self)
 
     def tensor(self, array: np.ndarray[Any, Any]) -> Tensor:
         return Tensor._seat(OwnedStorage._from_allocation(self, array, self), array)

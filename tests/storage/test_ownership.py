@@ -57,6 +57,14 @@ def instances(host: Any) -> dict[type, MoveOnly]:
         make().as_view().prepare_device(),
         make().as_view_mut().prepare_device_mut(),
     ]
+    read, write = (
+        make().as_view().prepare_device(),
+        make().as_view_mut().prepare_device_mut(),
+    )
+    made += [storage_package.bind_read(read), storage_package.bind_write(write)]
+    last = make().as_view().prepare_device()
+    record = storage_package.RetirementRecord._open([storage_package.bind_read(last)])
+    made += [record, *record.bindings]
     del host.prepare_device
     pair = (storage_package.Rank2,)
     made += [
@@ -98,6 +106,7 @@ def test_every_owner_and_capability_refuses_copies_construction_and_subclasses(
                 object.__setattr__(thing, "__class__", other)
         assert type(thing) is kind
         assert "0x" not in repr(thing) or type(thing).__repr__ is object.__repr__
+    assert live[storage_package.RetirementRecord]._release() == []
 
 
 def test_owner_view_and_exclusive_view_have_different_slots(host: Any) -> None:
