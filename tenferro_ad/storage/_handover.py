@@ -74,6 +74,7 @@ def _moved(group: AllocationGroup, operation: str) -> AllocationGroup:
     for part in ("_allocations", "_cell", "_descriptors", "_table"):
         setattr(moved, part, getattr(group, part))
     group._moved_by = operation
+    group._allocations, group._descriptors = [], []  # the spent object keeps nothing
     return moved
 
 
