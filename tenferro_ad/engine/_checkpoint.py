@@ -1,4 +1,4 @@
-"""`ta.checkpoint`: run a function now, keep only its boundary, run it again in backward."""
+"""`ta.checkpoint`: run a function, keep its boundary, run it again in backward."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RegionRecord:
 
 
 class RegionLevel:
-    """Records every equation of the region, tracked or not; opaque to levels outside."""
+    """Records every equation of the region, tracked or not; opaque from outside."""
 
     __slots__ = ("core", "digests", "outer")
     opaque: Final = True

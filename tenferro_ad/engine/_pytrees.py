@@ -45,7 +45,7 @@ def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any
 
 
 def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
-    """A new handle on the same value, known to `core` as `node` and outside as before."""
+    """Another handle on the value: `node` of `core`, and outside what it was."""
     outside: EagerTensor = value_at(x.record, chain_of(x), bare=False)
     handle = EagerTensor(outside._rec, core, node, chain_of(outside))
     handle._rec.tokens.append(None)

@@ -157,7 +157,8 @@ def _consumed(operation: str) -> TapeConsumedError:
         operation=operation,
         argument="tape",
         found="a tape that was used by an earlier backward pass",
-        fix="pass `retain=True` to the first pass, or record again on a new `ta.Tape()`",
+        fix="pass `retain=True` to the first pass, or record again on a new "
+        "`ta.Tape()`",
     )
 
 

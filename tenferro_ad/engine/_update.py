@@ -62,8 +62,8 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
                 operation="exclusive",
                 argument="tensors",
                 found="someone else still holds this value",
-                fix="drop the other holders (handles, tapes that retain it), or work on "
-                "`duplicate_value()`",
+                fix="drop the other holders (handles, tapes that retain it), or work "
+                "on `duplicate_value()`",
                 recovered=x,
             )
         if any(record is r for r in records):

@@ -126,7 +126,7 @@ def _settled(F: Evaluator, g: Any, target: Aval) -> Any:
 
 
 def _plain(call: Call) -> bool:
-    """Two matrices, or equal stacks of them, of one dtype: rules have nothing to adjust."""
+    """Equal stacks of matrices of one dtype: rules have nothing to adjust."""
     x, y = call.ins
     same = x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2]
     return same and x.ndim > 1 and y.ndim > 1

@@ -57,7 +57,7 @@ class Evaluator(dict["Op", Callable[..., Any]]):
 
 
 def project(F: Evaluator, g: Any, target: Aval) -> Any:
-    """Bring a cotangent back to the aval of the argument: the adjoint of broadcasting and
+    """Bring a cotangent back to the argument's aval: the adjoint of broadcasting and
     of promotion (sum over broadcast axes, real part, cast)."""
     if g is None:
         return None

@@ -1,9 +1,10 @@
 """Operations: one row each, holding meaning, kernel, derivatives and retention.
 
-An `Op` says what an operation is: its arguments, how the result's aval follows from theirs
-(`infer`), its kernel as data (a kind that every backend implements), and one VJP and one
-JVP for each argument. The keyword-only parameters of an argument's rule *are* what that
-rule keeps: nothing else declares retention, so retention cannot drift from the rule.
+An `Op` says what an operation is: its arguments, how the result's aval follows from
+theirs (`infer`), its kernel as data (a kind that every backend implements), and one VJP
+and one JVP for each argument. The keyword-only parameters of an argument's rule *are*
+what that rule keeps: nothing else declares retention, so retention cannot drift from
+the rule.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A descriptor change: `fn(array, call)` gives an array over the same memory (a tuple
+    """A descriptor change: `fn(array, call)` gives an array over the same bytes (a tuple
     of them for several outputs), or None where strides cannot express it. Then the
-    elements are laid out in row-major order by an explicit duplicate or, if the row says
-    so, by writing an ordinary output."""
+    elements are laid out in row-major order by an explicit duplicate or, if the row
+    says so, by writing an ordinary output."""
 
     fn: Callable[..., Any]
     otherwise: Literal["duplicate", "write"] = "duplicate"
@@ -71,7 +72,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library call that returns fresh arrays: `fn(call, *ins)`; results are adopted."""
+    """A library call giving fresh arrays: `fn(call, *ins)`; results are adopted."""
 
     fn: Callable[..., Any]
 
@@ -122,8 +123,8 @@ class Op:
         self.jvp = jvp or {}
         self.variadic = variadic
         self.is_select = is_select
-        # `short(call, arg)`: where an argument's rule is a single operation with nothing
-        # to adjust, its name, operands ("ct" or saved names) and parameters.
+        # `short(call, arg)`: where an argument's rule is a single operation with
+        # nothing to adjust, its name, operands ("ct" or saved names) and parameters.
         self.short = short
         self.plans: dict[Any, Any] = {}
 
@@ -133,7 +134,7 @@ class Op:
     def _arg_name(self, i: int) -> str:
         return self.args[0] if self.variadic else self.args[i]
 
-    # -- reverse ------------------------------------------------------------------------
+    # -- reverse -----------------------------------------------------------------------
 
     def pull_rule(self, call: Call, i: int) -> ArgRule:
         """The reverse rule of argument i for this application.
@@ -150,8 +151,8 @@ class Op:
                 operation=self.name,
                 argument=self._arg_name(i),
                 found="no reverse rule",
-                fix="wrap the argument in `ta.stop_gradient`, or give the operation a "
-                "rule with `ta.custom_vjp`",
+                fix="wrap the argument in `ta.stop_gradient` if it is meant to be a "
+                "constant",
             )
         names = _keywords(rule)
         saves = tuple(self._position(n, i) for n in names)
@@ -187,7 +188,7 @@ class Op:
             fix=f"name one of {self.args + self.outs}",
         )
 
-    # -- forward ------------------------------------------------------------------------
+    # -- forward -----------------------------------------------------------------------
 
     def push_rule(self, call: Call, i: int) -> tuple[tuple[int, ...], Rule]:
         """The forward rule of argument i: what it reads and `fn(F, t, *read)`.
@@ -200,7 +201,7 @@ class Op:
                 operation=self.name,
                 argument=self._arg_name(i),
                 found="no forward rule",
-                fix="use reverse mode, or give the operation a rule with `ta.custom_jvp`",
+                fix="use reverse mode, or take `ta.stop_gradient` of the argument",
             )
         names = _keywords(rule)
         extra = (i,) if self.variadic else ()

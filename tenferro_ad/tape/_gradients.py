@@ -132,7 +132,7 @@ class Gradients:
             )
 
     def tree(self, params: Any) -> Any:
-        """Handles of the gradients over a pytree of variables (None where there is none).
+        """Handles of the gradients over a pytree of variables (None where none is).
 
         Cost: metadata only.
         """
