@@ -52,7 +52,7 @@ def records_of(
     device = resource.provider.value.provider
     home = RetentionContainer(None, device, owner.nbytes, None)
     home._group = _moved(group, operation)
-    records = []
+    records: list[ValueRecord] = []
     for slot, entry in zip(slots, found, strict=True):
         descriptor = entry.descriptor
         array = host_array(descriptor, resource.allocation)

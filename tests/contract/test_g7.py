@@ -22,6 +22,7 @@ from tenferro_ad.engine._ownership_views import (
     retention_of,
 )
 from tenferro_ad.errors import (
+    BorrowConflictError,
     ExtractError,
     ExtractFailedError,
     InvalidSlotError,
@@ -337,6 +338,21 @@ def test_into_value_of_a_unique_handle_moves_one_owner_or_gives_the_cause() -> N
     with pytest.raises(UseAfterMoveError) as spent:
         y.into_value()
     assert spent.value.consumed_by == "into_value"
+
+
+@pytest.mark.xfail(strict=True, raises=BorrowConflictError, reason="a third error")
+@pytest.mark.clause("g7-into-value-signature")
+def test_into_value_has_two_errors_only_even_beside_an_exported_array() -> None:
+    y = F.tanh(leaf())
+    array = y.value().numpy()
+    before = state(y)
+    with pytest.raises(ExtractFailedError) as caught:
+        y.into_value()
+    assert caught.value.recovered is y
+    assert isinstance(caught.value.cause, ExtractError)
+    assert state(y) == before
+    del caught, array
+    assert isinstance(y.into_value(), Tensor)
 
 
 @pytest.mark.clause("g7-not-unique-silent")
