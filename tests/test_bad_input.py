@@ -163,6 +163,12 @@ CASES: dict[str, Case] = {
         lambda s: ta.take(s.w, ta.asarray([7]), axis=0), IndexRangeError, "take",
         "indices", "7",
     ),
+    "a subscript out of range": (
+        lambda s: s.w[0, 7], IndexRangeError, "x[key]", "key", "index 7 for axis 1",
+    ),
+    "a subscript that is no index": (
+        lambda s: s.w[1.5], DTypeError, "x[key]", "key", "`float`",
+    ),
     "an axis out of range": (
         lambda s: ta.sum(s.w, axis=5), IndexRangeError, "sum", "axis", "5",
     ),

@@ -194,6 +194,19 @@ def test_nested_passes_leave_nothing_behind() -> None:
     assert isinstance(x.into_value(), ta.Tensor)
 
 
+@pytest.mark.parametrize("transform", [ta.grad, ta.value_and_grad])
+def test_a_function_that_raises_leaves_its_arguments_unique(transform: Any) -> None:
+    w = ta.variable(np.array([1.0, 2.0]))
+
+    def f(x: Any) -> Any:
+        y = ta.sin(x) * x
+        raise LookupError(y.shape)
+
+    with pytest.raises(LookupError):
+        transform(f)(w)
+    assert isinstance(w.into_value(), ta.Tensor)
+
+
 def test_complex_second_derivatives_of_a_real_function() -> None:
     # f(z) = |z|^4 has gradient 4 |z|^2 z; along v the change of that is
     # 4 (2 Re(conj(z) v) z + |z|^2 v).
