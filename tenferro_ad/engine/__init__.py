@@ -10,6 +10,7 @@ from . import (
     _fn_nn,
     _fn_products,
     _fn_reductions,
+    _fn_reinterpret,
     _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._checkpoint import checkpoint
@@ -24,6 +25,7 @@ from ._fn_movement import *
 from ._fn_nn import *
 from ._fn_products import *
 from ._fn_reductions import *
+from ._fn_reinterpret import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
@@ -68,3 +70,4 @@ __all__ += _fn_movement.__all__
 __all__ += _fn_nn.__all__
 __all__ += _fn_products.__all__
 __all__ += _fn_reductions.__all__
+__all__ += _fn_reinterpret.__all__
