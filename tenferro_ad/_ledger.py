@@ -173,14 +173,25 @@ class Account:
 
 
 class State:
-    """What the current context computes under. Immutable; replaced, never edited."""
+    """What the current context computes under. Immutable; replaced, never edited.
 
-    __slots__ = ("account", "level", "reason")
+    Attributes:
+        account: the innermost ledger scope.
+        reason: under which kernels allocate.
+        level: the innermost recording level, or None.
+        core: what `level` records into if it is a tape with no level outside; the fast
+            paths ask this one question.
+        is_plain: no ledger is open; only the process account counts.
+    """
+
+    __slots__ = ("account", "core", "is_plain", "level", "reason")
 
     def __init__(self, account: Account, reason: int, level: Any) -> None:
         self.account = account
         self.reason = reason
         self.level = level
+        self.core = level.core if level is not None and level.is_simple else None
+        self.is_plain = account is BASE
 
 
 BASE: Final = Account(None)

@@ -10,7 +10,7 @@ from ._backend import (
     enqueue,
     run_synchronously,
 )
-from ._cpu import CPU, CpuDevice, Plan, infer_call
+from ._cpu import CPU, CpuDevice, Plan, compiled, infer_call
 from ._engine import DEADLINE, Engine, Job
 from ._host import HostEndpoint, HostStream
 
@@ -29,6 +29,7 @@ __all__ = [
     "PreparedLaunch",
     "Proof",
     "bind_launch",
+    "compiled",
     "enqueue",
     "infer_call",
     "run_synchronously",

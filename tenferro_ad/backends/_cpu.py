@@ -1,16 +1,18 @@
 """The CPU backend: NumPy memory, NumPy and SciPy kernels.
 
-One allocation domain. `small` and `allocate` are the hand-out: each call is one physical
-allocation. `small` is NumPy's own `empty` unless a limit is set, so that the hot path pays
-nothing for the seam; tests count calls by replacing both. Large buffers come from a pool
-and return to it, because fresh pages cost as much as the arithmetic that fills them; pool
-bytes are reported apart from live bytes.
+One allocation domain. `small` and `allocate` are the hand-out: each call is one
+physical allocation. `small` is NumPy's own `empty` unless a limit is set, so that the
+hot path pays nothing for the seam; tests count calls by replacing both. Large buffers
+come from a pool and return to it, because fresh pages cost as much as the arithmetic
+that fills them; pool bytes are reported apart from live bytes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
+from types import CodeType
 from typing import Any, Final, final
 
 import numpy as np
@@ -18,14 +20,23 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import BASE, State
 from ..errors import AllocationLimitError, UnsupportedError
-from ..ops import Call, Elementwise, ElementwiseOp, Library, Op, View, Write
+from ..ops import (
+    Call,
+    Elementwise,
+    ElementwiseOp,
+    Library,
+    Op,
+    RuleSpec,
+    View,
+    Write,
+)
 from ..storage import (
-    OUTPUT_SOURCE,
+    DOOR_NAMES,
     POOLED_FROM,
+    SMALL_OUTPUT_SOURCE,
     ValueRecord,
     adopt,
     allocate,
-    door_names,
     duplicate,
 )
 from ._numpy_printer import Printed, print_numpy
@@ -41,32 +52,123 @@ class Plan:
     Attributes:
         call: the application (structure only, no values).
         execute: allocates the outputs through the door and runs the kernel.
+        run: `run(*arrays, out)`, the kernel alone; None unless it writes one output.
+        source: the kernel as an expression over `run`, `{0}`, `{1}`, with a fresh array
+            as its value, where that is one NumPy call; else None.
         overwrite: `overwrite(*arrays, out)` computes into memory that may be the first
             operand's; elementwise only.
         into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
             kernels with one output.
+        scratch_nbytes, into_nbytes: workspace of `run` and of `into`.
+        aval, shape, dtype, nbytes, device: of the first output.
+        is_small: fast paths may allocate the output themselves and call `run`.
+        specs: reverse rules by mask of tracked arguments, filled on first use; None
+            where the fast paths do not record.
     """
 
-    __slots__ = ("call", "execute", "into", "overwrite", "scratch_nbytes")
+    __slots__ = (
+        "aval",
+        "call",
+        "device",
+        "dtype",
+        "execute",
+        "into",
+        "into_nbytes",
+        "is_small",
+        "nbytes",
+        "overwrite",
+        "run",
+        "scratch_nbytes",
+        "shape",
+        "source",
+        "specs",
+    )
 
     def __init__(
         self,
         call: Call,
-        execute: Callable[..., Any],
+        execute: Callable[..., Any] | None = None,
+        *,
+        run: Callable[..., None] | None = None,
+        source: str | None = None,
         overwrite: Callable[..., None] | None = None,
-        scratch_nbytes: int = 0,
         into: Callable[..., None] | None = None,
+        scratch_nbytes: int = 0,
+        into_nbytes: int = 0,
     ) -> None:
         self.call = call
-        self.execute = execute
+        self.aval = aval = call.out
+        self.shape, self.dtype, self.nbytes = aval.shape, aval.dtype, aval.nbytes
+        self.device = aval.device
+        self.run = run
+        self.source = source
         self.overwrite = overwrite
         self.into = into
         self.scratch_nbytes = scratch_nbytes
+        self.into_nbytes = into_nbytes
+        self.is_small = run is not None and aval.nbytes < POOLED_FROM
+        self.execute = _written_out(self) if execute is None else execute
+        short = len(call.ins) <= 2 and len(call.outs) == 1
+        self.specs: list[RuleSpec | None] | None = (
+            [None] * 4 if short and call.is_differentiable else None
+        )
+
+    def put_before(self, check: Callable[..., None]) -> None:
+        """Let `check(call, arrays)` refuse values before anything is allocated."""
+        call, checked = self.call, self.execute
+
+        def execute(state: State, *xs: ValueRecord) -> ValueRecord:
+            check(call, [x.array for x in xs])
+            return checked(state, *xs)
+
+        self.execute, self.run, self.is_small = execute, None, False
+
+    def spec(self, mask: int) -> RuleSpec:
+        """The reverse rule for the tracked arguments in `mask`."""
+        spec = self.call.spec(mask)
+        if self.specs is not None:
+            self.specs[mask] = spec
+        return spec
+
+
+def _written_out(plan: Plan) -> Callable[..., ValueRecord]:
+    """`execute` for one output: the door and the kernel as one function, because rules
+    run it for every operation that they compute."""
+    names = [f"x{i}" for i in range(len(plan.call.ins))]
+    source = f"""
+def execute(state, {", ".join(names)}):
+    if state.is_plain and is_small:{SMALL_OUTPUT_SOURCE}
+    else:
+        out = allocate(state, aval, name)
+        array = out.array
+        if scratch:
+            state.account.use_workspace(scratch)
+    run({"".join(f"{n}.array, " for n in names)}array)
+    return out
+"""
+    space = {
+        **DOOR_NAMES,
+        "allocate": allocate,
+        "aval": plan.aval,
+        "is_small": plan.is_small,
+        "name": plan.call.op.name,
+        "plan": plan,
+        "run": plan.run,
+        "scratch": plan.scratch_nbytes,
+    }
+    exec(compiled(source), space)
+    return space["execute"]  # type: ignore[no-any-return]
+
+
+@cache
+def compiled(source: str) -> CodeType:
+    """Generated source as code; shapes and kernels are names in it: there are few."""
+    return compile(source, "<tenferro_ad>", "exec")
 
 
 @final
 class CpuDevice:
-    """Host memory and kernels. `name` is a discovery name; compare devices by identity."""
+    """Host memory and kernels. `name` is for discovery; compare devices by identity."""
 
     def __init__(self, name: str = "cpu") -> None:
         self.name = name
@@ -80,7 +182,7 @@ class CpuDevice:
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 
-    # -- memory -------------------------------------------------------------------------
+    # -- memory --------------------------------------------------------------------
 
     @property
     def limit(self) -> int | None:
@@ -163,7 +265,7 @@ class CpuDevice:
                 fix="free values, checkpoint a region, or raise the limit",
             )
 
-    # -- kernels ------------------------------------------------------------------------
+    # -- kernels -------------------------------------------------------------------
 
     def supports(self, op: Op) -> bool:
         return isinstance(op.kernel, Elementwise | Write | View | Library)
@@ -215,53 +317,46 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     expr = call.op.expr_of(kinds)
     printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
     shape = call.out.shape
-    scratch = printed.scratch_nbytes(shape)
-    execute = _written_out(call, printed.runner(shape), scratch)
-    add, needed = printed.adder(shape), printed.adder_scratch_nbytes(shape)
+    run, add = printed.runner(shape), printed.adder(shape)
+    needed = printed.adder_scratch_nbytes(shape)
 
     def into(state: State, *arrays: Array) -> None:
-        if state.account is not BASE:
+        if not state.is_plain:
             state.account.use_workspace(needed)
         add(*arrays)
 
-    return Plan(call, execute, printed.overwriter(shape), scratch, into)
-
-
-def _written_out(
-    call: Call, run: Callable[..., None], scratch: int, arrays: str = "{ins}, {out}"
-) -> Callable[..., ValueRecord]:
-    """`execute` for one output, with the allocation door and the kernel call written out
-    as one function: it runs once for every operation."""
-    names = [f"x{i}" for i in range(len(call.ins))]
-    space = door_names(call.out, call.op.name)
-    space["run"] = run
-    space["call"] = call
-    note = f"    state.account.use_workspace({scratch})\n" if scratch else ""
-    ins = ", ".join(f"{n}.array" for n in names)
-    if "({ins})" in arrays and len(names) == 1:
-        ins += ","
-    source = (
-        f"def execute({', '.join(['state', *names])}):"
-        + OUTPUT_SOURCE.format(record="record", array="array")
-        + note
-        + f"    run({arrays.format(ins=ins, out='array')})\n"
-        + "    return record\n"
+    n = len(call.ins)
+    single = isinstance(run, np.ufunc) and n <= 2
+    return Plan(
+        call,
+        run=run,
+        source=("run({0})" if n == 1 else "run({0}, {1})") if single else None,
+        overwrite=printed.overwriter(shape),
+        into=into,
+        scratch_nbytes=printed.scratch_nbytes(shape),
+        into_nbytes=needed,
     )
-    exec(source, space)
-    return space["execute"]  # type: ignore[no-any-return]
 
 
 def _plan_write(call: Call, kernel: Write) -> Plan:
     outs, name, fn = call.outs, call.op.name, kernel.fn
     scratch = kernel.scratch_nbytes(call)
     if len(outs) == 1 and not call.op.variadic:
-        execute_one = _written_out(call, fn, scratch, "call, ({out},), ({ins})")
-        add = _adding(call, fn, scratch)
+        source = kernel.source(call)
+        into, needed = _adding(call, fn, scratch), scratch + call.out.nbytes
         if kernel.add is not None:
-            add = _adding_in_place(call, kernel.add, scratch)
+            into, needed = _adding_in_place(call, kernel.add, scratch), scratch
+        plan = Plan(
+            call,
+            run=_runner(call, fn, source),
+            source=source,
+            into=into,
+            scratch_nbytes=scratch,
+            into_nbytes=needed,
+        )
         if kernel.check is not None:
-            execute_one = _checked(call, kernel.check, execute_one)
-        return Plan(call, execute_one, None, scratch, add)
+            plan.put_before(kernel.check)
+        return plan
     single = len(outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:
@@ -271,7 +366,20 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
         fn(call, [r.array for r in records], [x.array for x in xs])
         return records[0] if single else tuple(records)
 
-    return Plan(call, execute, None, scratch)
+    return Plan(call, execute, scratch_nbytes=scratch)
+
+
+def _runner(
+    call: Call, fn: Callable[..., None], source: str | None
+) -> Callable[..., None]:
+    """`run(*arrays, out)` of a kernel that writes one output."""
+    if source is None:
+        return lambda *arrays: fn(call, arrays[-1:], arrays[:-1])
+    names = [f"x{i}" for i in range(len(call.ins))]
+    written = source.format(*names).removesuffix(")") + ", out)"
+    space: dict[str, Any] = {}
+    exec(compiled(f"def run({', '.join(names)}, out):\n    {written}"), space)
+    return space["run"]  # type: ignore[no-any-return]
 
 
 def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., None]:
@@ -279,7 +387,7 @@ def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., 
     device = aval.device
 
     def into(state: State, *arrays: Array) -> None:
-        if state.account is not BASE:
+        if not state.is_plain:
             state.account.use_workspace(scratch + aval.nbytes)
         held = device.scratch(aval)
         fn(call, (held,), arrays[:-1])
@@ -293,21 +401,11 @@ def _adding_in_place(
     call: Call, add: Callable[..., None], scratch: int
 ) -> Callable[..., None]:
     def into(state: State, *arrays: Array) -> None:
-        if state.account is not BASE:
+        if not state.is_plain:
             state.account.use_workspace(scratch)
         add(call, arrays[-1], arrays[:-1])
 
     return into
-
-
-def _checked(
-    call: Call, check: Callable[..., None], run: Callable[..., ValueRecord]
-) -> Callable[..., ValueRecord]:
-    def execute(state: State, *xs: ValueRecord) -> ValueRecord:
-        check(call, [x.array for x in xs])
-        return run(state, *xs)
-
-    return execute
 
 
 def _plan_view(call: Call, kernel: View) -> Plan:
@@ -316,9 +414,7 @@ def _plan_view(call: Call, kernel: View) -> Plan:
 
         def several(state: State, x: ValueRecord) -> Any:
             arrays = fn(x.array, call)
-            return tuple(
-                x.derive(a, v) for a, v in zip(arrays, call.outs, strict=True)
-            )
+            return tuple(x.derive(a, v) for a, v in zip(arrays, call.outs, strict=True))
 
         return Plan(call, several)
     writes = kernel.otherwise == "write"

@@ -16,8 +16,8 @@ import numpy as np
 from .._ledger import STATE, State
 from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
 from ..ops import Call, Evaluator, Op
-from ..runtime import host_aval, plan_of, scalar_record
-from ..storage import ValueRecord, transfer
+from ..runtime import host_aval, pair_plan, plan_of, scalar_record
+from ..storage import DOOR_NAMES, SMALL_OUTPUT_SOURCE, ValueRecord, transfer
 from ..tape import Leaf, hold
 from ._eager import EagerTensor
 
@@ -144,7 +144,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     records = tuple([x.record for x in operands])
     plan = plan_of(op, tuple([r.aval for r in records]), params)
     state = STATE.get()
-    result = plan.execute(state, *records)
+    result: Any = plan.execute(state, *records)
     call = plan.call
     outs = [result] if len(call.outs) == 1 else list(result)
     level = state.level
@@ -235,14 +235,14 @@ class HandleEvaluator(Evaluator):
         if op.params or n > 2:
             return lambda *operands: apply(op, operands[:n], operands[n:])
         if n == 1:
-            return _written_out(op, _UNARY, "unary")
-        return _written_out(op, _BINARY, "binary")
+            return _written_out(op, _UNARY, "x")
+        return _written_out(op, _BINARY, "xy")
 
 
 # The two functions below run once for every eager operation. They are written out as
-# source so that finding the plan, recording and making the handle cost no further calls;
-# anything unusual (other operand types, several levels, a leaf's first use) leaves them
-# for the general path.
+# source so that finding the plan, the door, recording and making the handle cost no
+# further calls; anything unusual (other operand types, several levels, a leaf's first use)
+# leaves them for the general path. A leaf is never cleared, so its uses are not counted.
 _UNARY = """
 def unary(x):
     try:
@@ -250,26 +250,25 @@ def unary(x):
         plan = plans[xr.aval]
     except (AttributeError, KeyError):
         return general_unary(op, x)
-    state = state_of()
-    out = plan.execute(state, xr)
+    {compute}
+    specs = plan.specs
+    core = state.core
+    if core is None or specs is None:
+        return finish(state.level, plan.call, (x,), (xr,), out)
     link = x._link
-    level = state.level
-    if level is None or not level.is_simple or not plan.call.is_differentiable:
-        return finish(level, plan.call, (x,), (xr,), out)
-    core = level.core
     if link is core:
         i = x._node
         core.live[i] += 1
     elif link is None:
         return Handle(out, None, -1, None)
     else:
-        i = core.leaves.get(link)
-        if i is None:
-            return finish(level, plan.call, (x,), (xr,), out)
+        try:
+            i = core.leaves[link]
+        except KeyError:
+            return finish(state.level, plan.call, (x,), (xr,), out)
     ins = (i,)
-    spec = plan.call._specs.get(1) or plan.call.spec(1)
-    y = None
-    yr = None
+    spec = specs[1] or plan.spec(1)
+    y = yr = None
     {record}
 """
 _BINARY = """
@@ -277,15 +276,14 @@ def binary(x, y):
     try:
         xr = x._rec
         yr = y._rec
-        plan = plans[xr.aval, yr.aval]
+        plan = plans[xr.aval][yr.aval]
     except (AttributeError, KeyError):
         return general_binary(op, x, y)
-    state = state_of()
-    out = plan.execute(state, xr, yr)
-    level = state.level
-    if level is None or not level.is_simple or not plan.call.is_differentiable:
-        return finish(level, plan.call, (x, y), (xr, yr), out)
-    core = level.core
+    {compute}
+    specs = plan.specs
+    core = state.core
+    if core is None or specs is None:
+        return finish(state.level, plan.call, (x, y), (xr, yr), out)
     link = x._link
     if link is core:
         i = x._node
@@ -293,34 +291,46 @@ def binary(x, y):
     elif link is None:
         mask = 0
     else:
-        i = core.leaves.get(link)
-        if i is None:
-            return finish(level, plan.call, (x, y), (xr, yr), out)
-        mask = 1
+        try:
+            i = core.leaves[link]
+        except KeyError:
+            return finish(state.level, plan.call, (x, y), (xr, yr), out)
+        mask = 5
     link = y._link
     if link is core:
         j = y._node
+        core.live[j] += 1
         mask += 2
     elif link is not None:
-        j = core.leaves.get(link)
-        if j is None:
-            return finish(level, plan.call, (x, y), (xr, yr), out)
+        try:
+            j = core.leaves[link]
+        except KeyError:
+            return finish(state.level, plan.call, (x, y), (xr, yr), out)
         mask += 2
-    live = core.live
     if mask == 3:
-        live[i] += 1
-        live[j] += 1
+        core.live[i] += 1
         ins = (i, j)
-    elif mask == 1:
-        live[i] += 1
-        ins = (i,)
     elif mask == 2:
-        live[j] += 1
         ins = (j,)
-    else:
+    elif mask == 1:
+        core.live[i] += 1
+        ins = (i,)
+    elif not mask:
         return Handle(out, None, -1, None)
-    spec = plan.call._specs.get(mask) or plan.call.spec(mask)
+    else:  # x is a leaf
+        mask -= 4
+        ins = (i, j) if mask == 3 else (i,)
+    spec = specs[mask] or plan.spec(mask)
     {record}
+"""
+# The plan's `execute`, with its short way written out.
+_COMPUTE = """
+    state = state_of()
+    if plan.is_small and state.is_plain:{door}
+        run = plan.run
+        run({arrays}, array)
+    else:
+        out = plan.execute(state, {records})
 """
 # `TapeRecord.append` for one output, and holding what the rule keeps.
 _RECORD = """
@@ -342,11 +352,15 @@ _RECORD = """
         saved = (yr,)
     else:
         saved = tuple([hold(out if s < 0 else (xr, yr)[s]) for s in spec.saves])
-    core.flat += (spec, ins, saved)
     live = core.live
-    node = len(live)
+    made = new(Handle)
+    made._rec = out
+    made._link = core
+    made._node = len(live)
+    made._outer = None
+    core.flat += (spec, ins, saved)
     live.append(1)
-    {select}return Handle(out, core, node, None)
+    {select}return made
 """
 
 
@@ -363,8 +377,7 @@ def _general_binary(op: Op, x: Any, y: Any) -> Any:
             return HANDLES[op](x, number_handle(y, x.dtype, x.device))
         if type(y) is EagerTensor:
             result = apply(op, (x, y), ())
-            key = (x.aval, y.aval)
-            op.plans[key] = plan_of(op, key, ())
+            pair_plan(op, x.aval, y.aval)
             return result
     elif type(y) is EagerTensor and type(x) in _NUMBERS:
         return HANDLES[op](number_handle(x, y.dtype, y.device), y)
@@ -386,9 +399,15 @@ def _finish(
     return handles([out], chains)[0]
 
 
-def _written_out(op: Op, source: str, name: str) -> Callable[..., Any]:
+def _written_out(op: Op, source: str, args: str) -> Callable[..., Any]:
     select = "core.has_select = True\n    " if op.is_select else ""
+    compute = _COMPUTE.format(
+        door=SMALL_OUTPUT_SOURCE.rstrip(),
+        arrays=", ".join(f"{a}r.array" for a in args),
+        records=", ".join(f"{a}r" for a in args),
+    )
     space: dict[str, Any] = {
+        **DOOR_NAMES,
         "Handle": EagerTensor,
         "finish": _finish,
         "general_binary": _general_binary,
@@ -398,9 +417,9 @@ def _written_out(op: Op, source: str, name: str) -> Callable[..., Any]:
         "plans": op.plans,
         "state_of": STATE.get,
     }
-    record = _RECORD.format(select=select).strip()
-    exec(source.format(record=record), space)
-    return space[name]  # type: ignore[no-any-return]
+    record = _RECORD.format(select=select)
+    exec(source.format(compute=compute.strip(), record=record.strip()), space)
+    return space["unary" if args == "x" else "binary"]  # type: ignore[no-any-return]
 
 
 HANDLES: Final = HandleEvaluator()

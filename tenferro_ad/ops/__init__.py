@@ -14,6 +14,7 @@ from . import (
     _reductions,
     _reinterpret,
 )
+from ._call import Applied
 from ._constants import exact
 from ._elementwise import integer_power
 from ._expr import Expr, call, const, select, topological, var
@@ -55,6 +56,7 @@ _ROWS = (
 
 __all__ = [
     "OPS",
+    "Applied",
     "Call",
     "Elementwise",
     "ElementwiseOp",

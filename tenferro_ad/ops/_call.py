@@ -148,8 +148,8 @@ class RuleSpec:
             or None for the cotangent itself, if every rule is one elementwise
             operation.
         code: which of the common forms `saves` is (`_CODES`), or -1.
-        kind, rules: what the direct evaluator prepared from `kernels` (see its
-            `prepare`); `rules` holds the plain and the strong form.
+        kind, rules, steps: what the direct evaluator prepared from `kernels` (see its
+            `prepare`); `rules` and `steps` hold the plain and the strong form.
     """
 
     __slots__ = (
@@ -162,6 +162,7 @@ class RuleSpec:
         "pull",
         "rules",
         "saves",
+        "steps",
         "strong",
         "tracked",
     )
@@ -179,6 +180,7 @@ class RuleSpec:
         # Filled by the evaluator that fixes plans; -2 says "not yet".
         self.kind = -2
         self.rules: tuple[Any, Any] = (None, None)
+        self.steps: tuple[Any, Any] = (None, None)
         self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
         if all(r.applied is not None or r.passes for r in rules):
             self.kernels = [

@@ -50,13 +50,16 @@ class Write:
 
     `scratch_nbytes(call)` bounds its workspace. `check(call, ins)` refuses values (an
     index out of range) before anything is allocated. `add(call, target, ins)` adds the
-    only output to an array, for kernels that need not visit all of it.
+    only output to an array, for kernels that need not visit all of it. `source(call)`
+    gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as its
+    last argument, or None where it is more than that.
     """
 
     fn: Callable[..., None]
     scratch_nbytes: Callable[[Any], int] = field(default=lambda call: 0)
     check: Callable[..., None] | None = None
     add: Callable[..., None] | None = None
+    source: Callable[[Any], str | None] = field(default=lambda call: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from .._aval import Aval, aval_of
 from .._ledger import STATE
 from ..backends import CPU, Plan
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
-from ..ops import Evaluator, Op, RuleSpec
+from ..ops import Applied, Evaluator, Op, RuleSpec
 from ..storage import ValueRecord
+from ._steps import InputRule, step_of
 
 # Plans hold structure only; a cache that grew past this is started afresh.
 PLAN_LIMIT: Final = 4096
@@ -39,6 +40,17 @@ def plan_of(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
     return plan
 
 
+def pair_plan(op: Op, x: Aval, y: Aval) -> Plan:
+    """`plan_of` for two operands and no parameters, entered where the fast paths look:
+    `op.plans[x][y]`, two lookups by identity."""
+    plan = plan_of(op, (x, y), ())
+    inner = op.plans.setdefault(x, {})
+    if len(inner) >= PLAN_LIMIT:
+        inner.clear()
+    inner[y] = plan
+    return plan
+
+
 def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
     device: Any = None
     for i, aval in enumerate(ins):
@@ -57,56 +69,6 @@ def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
     return plan
 
 
-class InputRule:
-    """The reverse rule of one input as one operation, its plan fixed.
-
-    The avals of cotangent and saved values are facts of the application, so a sweep has
-    nothing left to look up; the functions are written out as source.
-
-    Attributes:
-        fresh: `fresh(state, ct, saved)` gives a new value.
-        into: `into(state, ct, saved, acc)` adds to the memory of `acc`, which the caller
-            owns: no value is made.
-        over: `over(ct, saved)` computes into the memory of `ct`, which the caller owns
-            and gives up; None where that is impossible.
-    """
-
-    __slots__ = ("fresh", "into", "over")
-
-    def __init__(
-        self, applied: Any, ix: list[int], out: Aval, saved: list[Aval]
-    ) -> None:
-        operands = ["ct" if k < 0 else f"saved[{ix[k]}]" for k in applied.operands]
-        avals = tuple(out if k < 0 else saved[ix[k]] for k in applied.operands)
-        plan = plan_of(applied.op, avals, applied.params)
-        arrays = ", ".join(f"{o}.array" for o in operands)
-        space: dict[str, Any] = {
-            "run": plan.execute,
-            "add": plan.into,
-            "write": plan.overwrite,
-        }
-        lines = [
-            "def fresh(state, ct, saved):",
-            f"    return run(state, {', '.join(operands)})",
-            "def into(state, ct, saved, acc):",
-            f"    add(state, {arrays}, acc.array)",
-            "def over(ct, saved):",
-            "    a = ct.array",
-            f"    write({arrays}, a)",
-            "    return ct",
-        ]
-        exec("\n".join(lines), space)
-        self.fresh = space["fresh"]
-        self.into = space["into"]
-        possible = (
-            plan.overwrite is not None
-            and applied.operands[0] == -1
-            and -1 not in applied.operands[1:]
-            and plan.call.out.same(out)
-        )
-        self.over = space["over"] if possible else None
-
-
 class DirectEvaluator(Evaluator):
     """`F` over records. Values it returns are owned by whoever holds them."""
 
@@ -115,29 +77,33 @@ class DirectEvaluator(Evaluator):
     def prepare(self, spec: RuleSpec) -> int:
         """Fix the plans of a rule, once for each application form; gives `spec.kind`.
 
-        kind 1, 2: one or two inputs, each with an `InputRule` in `spec.rules`. kind 0: a
-        single input that gets the cotangent itself. kind 3: any mixture, None in
-        `spec.rules` for the cotangent itself. kind -1: the general path.
+        kind 0: every input's rule is one kernel or the cotangent itself; `spec.rules`
+        holds an `InputRule` or None for each, `spec.steps` the steps. kind -1: the
+        general path.
         """
-        if spec.kernels is None:
+        if spec.kernels is None or spec.n_out > 1:
             spec.kind = -1
             return -1
         call = spec.call
         saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
-        plain, strong = (
-            tuple(
-                None if k is None else InputRule(k[which], k[2], call.out, saved)
-                for k in spec.kernels
-            )
-            for which in (0, 1)
+
+        def rule(kernel: tuple[Applied, Applied, list[int]] | None, which: int) -> Any:
+            if kernel is None:
+                return None
+            plain, strong, at = kernel
+            applied = strong if which else plain
+            operands = [k if k < 0 else at[k] for k in applied.operands]
+            avals = tuple(call.out if k < 0 else saved[k] for k in operands)
+            plan = plan_of(applied.op, avals, applied.params)
+            return InputRule(plan, operands, call.out)
+
+        first, second = (
+            tuple([rule(kernel, which) for kernel in spec.kernels]) for which in (0, 1)
         )
-        spec.rules = (plain, strong)
-        n = len(plain)
-        if None not in plain and n <= 2:
-            spec.kind = n
-        else:
-            spec.kind = 0 if plain == (None,) else 3
-        return spec.kind
+        spec.rules = (first, second)
+        spec.steps = (step_of(first, call.out), step_of(second, call.out))
+        spec.kind = 0
+        return 0
 
     def bind(self, op: Op) -> Callable[..., Any]:
         if op.variadic:
@@ -148,8 +114,8 @@ class DirectEvaluator(Evaluator):
 
             return variadic
         n = len(op.args)
+        plans = op.plans
         if n == 1 and not op.params:
-            plans = op.plans
 
             def unary(x: Any) -> Any:
                 plan = plans.get(x.aval)
@@ -162,13 +128,10 @@ class DirectEvaluator(Evaluator):
 
             def binary(x: Any, y: Any) -> Any:
                 try:
-                    plan = op.plans.get((x.aval, y.aval))
-                except AttributeError:
+                    plan = plans[x.aval][y.aval]
+                except (AttributeError, KeyError):
                     x, y = as_records(op, (x, y))
-                    plan = None
-                if plan is None:
-                    plan = plan_of(op, (x.aval, y.aval), ())
-                    op.plans[(x.aval, y.aval)] = plan
+                    plan = pair_plan(op, x.aval, y.aval)
                 return plan.execute(STATE.get(), x, y)
 
             return binary

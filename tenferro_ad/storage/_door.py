@@ -23,6 +23,7 @@ from .._ledger import (
     STATE,
     TRANSFER,
     TRANSFER_DESTINATION,
+    Account,
     State,
 )
 from ..errors import InternalError
@@ -56,43 +57,88 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
     return record
 
 
-# The same door as source, for plans that are written out as one function. It takes the
-# short way where it changes nothing observable: a small output while no ledger is open.
-# Names it binds: `{record}`, `{array}`; names it reads: `state`, `aval`, `name`, and what
-# `door_names` gives.
-OUTPUT_SOURCE: Final = """
-    if big or state.account is not BASE:
-        {record} = allocate(state, aval, name)
-        {array} = {record}.array
-    else:
-        {array} = device.small(shape, dtype)
-        {record} = new(ValueRecord)
-        {record}.array = {array}
-        {record}.aval = aval
-        {record}.account = BASE
-        {record}.tokens = []
-        {record}.home = None
+# The same door as source, for functions that run once for every operation: the short way
+# of `allocate`, for a small output while no ledger is open (`state.is_plain`). It reads
+# `plan`, `state` and what `DOOR_NAMES` gives, and binds `out` and `array`.
+SMALL_OUTPUT_SOURCE: Final = """
+        small = plan.device.small
+        array = small(plan.shape, plan.dtype)
+        out = new(ValueRecord)
+        out.array = array
+        out.aval = plan.aval
+        out.account = BASE
+        out.tokens = []
+        out.home = None
         counts[state.reason] += 1
-        BASE.live_bytes += nbytes
+        BASE.live_bytes += plan.nbytes
 """
 
+DOOR_NAMES: Final[dict[str, Any]] = {
+    "BASE": BASE,
+    "ValueRecord": ValueRecord,
+    "counts": BASE.counts,
+    "new": object.__new__,
+}
 
-def door_names(aval: Aval, operation: str) -> dict[str, Any]:
-    """What `OUTPUT_SOURCE` reads, for outputs of this aval."""
-    return {
-        "BASE": BASE,
-        "ValueRecord": ValueRecord,
-        "allocate": allocate,
-        "aval": aval,
-        "big": aval.nbytes >= POOLED_FROM,
-        "counts": BASE.counts,
-        "device": aval.device,
-        "dtype": aval.dtype,
-        "name": operation,
-        "nbytes": aval.nbytes,
-        "new": object.__new__,
-        "shape": aval.shape,
-    }
+
+# Bare roots: a reverse sweep owns most cotangents for one step only, and a record for
+# each would cost as much as its arithmetic. They pass the same door and are released
+# through `release_bare`; a bare root that outlives the sweep gets its record from `clothe`.
+
+
+def allocate_bare(state: State, aval: Aval, operation: str) -> Any:
+    """`allocate` for a caller that keeps the account itself and must release or clothe.
+
+    Cost: as `allocate`.
+    """
+    record = allocate(state, aval, operation)
+    record.account = None
+    return record.array
+
+
+def release_bare(account: Account, aval: Aval, array: Any) -> None:
+    """Release a bare root: the ledger event and, for large ones, the pool.
+
+    Cost: one event; nothing is copied.
+    """
+    account.release(aval.nbytes)
+    if aval.nbytes >= POOLED_FROM:
+        aval.device.give_back(array)
+
+
+def clothe(account: Account, aval: Aval, array: Any) -> ValueRecord:
+    """A record that owns the bare root from now on; no event.
+
+    Cost: one object.
+    """
+    return ValueRecord(array, aval, account)
+
+
+def bare(record: ValueRecord, account: Account) -> Any:
+    """The bare root of a record that nobody else holds, or None if it has none of its own
+    in that account; no event. The record is empty after.
+
+    Cost: metadata only.
+    """
+    if record.account is not account or record.tokens:
+        return None
+    array = record.array
+    record.account = None
+    return array
+
+
+# `allocate_bare` and `release_bare` as source, for small roots while no ledger is open.
+# `{k}` ends the names of the facts that they read.
+SMALL_BARE_SOURCE: Final = """
+small = device{k}.small
+array = small(shape{k}, dtype{k})
+counts[state.reason] += 1
+BASE.live_bytes += nbytes{k}
+"""
+SMALL_RELEASE_SOURCE: Final = """
+BASE.released += 1
+BASE.live_bytes -= nbytes{k}
+"""
 
 
 def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:

@@ -165,25 +165,23 @@ class ValueRecord:
         self.home: RetentionContainer | None = None
 
     def __del__(self) -> None:
-        home = self.home
-        if home is not None:
-            if home.tokens:
+        account = self.account
+        if account is BASE:  # `release` without a call: once for every output
+            n = self.aval.nbytes
+            BASE.released += 1
+            BASE.live_bytes -= n
+            if n >= POOLED_FROM:
+                self.aval.device.give_back(self.array)
+        elif account is not None:
+            _release_root(account, self.aval.device, self.array, self.aval.nbytes)
+        else:
+            home = self.home
+            if home is not None and home.tokens:
                 try:
                     home.tokens.pop()
                 except IndexError:
-                    return
+                    return  # another record took the last token: we are the last
                 home.vacate(self.slot)
-        else:
-            account = self.account
-            if account is not None:
-                n = self.aval.nbytes
-                if account is BASE:  # the same, without a call: once for every output
-                    account.released += 1
-                    account.live_bytes -= n
-                else:
-                    account.release(n)
-                if n >= POOLED_FROM:
-                    self.aval.device.give_back(self.array)
 
     @property
     def is_rootless(self) -> bool:

@@ -9,6 +9,10 @@ Ownership of cotangents is a property of the program: a rule's fresh output belo
 sweep; a cotangent handed on to several inputs, a view, or a seed does not. What the sweep
 owns it may add into, or let the next elementwise rule write over; anything else that comes
 to rest at a leaf goes through the `accumulate` kernel, so every gradient has one owner.
+
+Most of what the sweep owns lives for one equation. It is kept as a bare root (an array in
+the list of cotangents, see `runtime/_steps.py`) and gets a record when a rule of general
+form reads it or when it is a result.
 """
 
 from __future__ import annotations
@@ -16,9 +20,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from .._aval import Aval
 from .._ledger import STATE
 from ..ops import OPS, Evaluator
-from ._record import LEAF, PAD, WIDTH, TapeRecord
+from ..storage import bare, clothe, release_bare
+from ._record import LEAF, PAD, UNPREPARED, WIDTH, TapeRecord
+
+_ndarray = np.ndarray
 
 
 def sweep(
@@ -41,138 +51,205 @@ def sweep(
 
     Cost: one rule for each live equation between seeds and leaves.
     """
-    flat = tape.flat
-    top = max(seeds) + 1
-    cts: list[Any] = [None] * top
-    owned = bytearray(top)
-    multi = tape.multi
-    inplace = F.inplace
-    prepare: Any = getattr(F, "prepare", None)
-    add_into: Any = getattr(F, "add_into", None)
-    state = STATE.get()
-    leaves: list[int] = []
-    ct: Any
-    g: Any
-    h: Any
-    shares: Any
-    for node, seed in seeds.items():
-        cts[node] = seed
-    for i in range(top - 1, -1, -1):
-        ct = cts[i]
-        if ct is None and i not in multi:
-            continue
-        at = WIDTH * i
-        spec = flat[at]
-        kind = spec.kind
-        if kind < 0:
+    run = _Sweep(tape, seeds, F, strong)
+    try:
+        leaves = run.walk()
+        return {i: run.result(i, materialise) for i in leaves}
+    except BaseException:
+        run.abandon()
+        raise
+
+
+class _Sweep:
+    """The state of one sweep: `cts` holds the cotangent of each node, `owned` whether a
+    record there belongs to the sweep (a bare root always does)."""
+
+    __slots__ = (
+        "F",
+        "account",
+        "add_into",
+        "cts",
+        "flat",
+        "inplace",
+        "multi",
+        "owned",
+        "state",
+        "which",
+    )
+
+    def __init__(
+        self, tape: TapeRecord, seeds: Mapping[int, Any], F: Evaluator, strong: bool
+    ) -> None:
+        top = max(seeds) + 1
+        self.flat, self.multi = tape.flat, tape.multi
+        self.F, self.inplace = F, F.inplace
+        self.add_into: Any = getattr(F, "add_into", None)
+        self.which = 1 if strong else 0
+        self.state = STATE.get()
+        self.account = self.state.account
+        self.cts: list[Any] = [None] * top
+        self.owned = bytearray(top)
+        for node, seed in seeds.items():
+            self.cts[node] = seed
+
+    def walk(self) -> list[int]:
+        """Visit the equations; gives the leaves that have a cotangent."""
+        flat, cts, owned, multi = self.flat, self.cts, self.owned, self.multi
+        state, which, inplace = self.state, self.which, self.inplace
+        prepare: Any = getattr(self.F, "prepare", None)
+        leaves: list[int] = []
+        for i in range(len(cts) - 1, -1, -1):
+            ct = cts[i]
+            if ct is None and i not in multi:
+                continue
+            at = WIDTH * i
+            spec = flat[at]
+            if inplace:
+                if spec.kind == UNPREPARED:
+                    prepare(spec)
+                step = spec.steps[which]
+                if step is not None and step(
+                    state, cts, owned, i, ct, flat[at + 1], flat[at + 2]
+                ):
+                    cts[i] = None
+                    continue
+            kind = spec.kind
             if kind == LEAF:
                 leaves.append(i)
-                continue
-            if kind == PAD:
-                continue  # a further output: its equation stands below
-            if kind == -2 and inplace:
-                kind = prepare(spec)
-        ins = flat[at + 1]
-        # One and two inputs with a kernel each are most of all equations.
-        if kind == 1 and inplace:
-            cts[i] = None
-            rule = spec.rules[strong][0]
-            j = ins[0]
-            h = cts[j]
-            if h is None:
-                cts[j] = (
-                    rule.over(ct, flat[at + 2])
-                    if owned[i] and rule.over is not None
-                    else rule.fresh(state, ct, flat[at + 2])
-                )
-                owned[j] = 1
-            elif owned[j]:
-                rule.into(state, ct, flat[at + 2], h)
-            else:
-                cts[j] = add_into(rule.fresh(state, ct, flat[at + 2]), h)
-                owned[j] = 1
-            ct = h = None
-            continue
-        if kind == 2 and inplace:
-            cts[i] = None
-            saved = flat[at + 2]
-            first, second = spec.rules[strong]
-            j, k = ins
-            # The input that only adds to what it has goes first, so that the other one
-            # may write over the cotangent.
-            if owned[k] and cts[k] is not None:
-                first, second, j, k = second, first, k, j
-            h = cts[j]
-            if h is None:
-                cts[j] = first.fresh(state, ct, saved)
-            elif owned[j]:
-                first.into(state, ct, saved, h)
-            else:
-                cts[j] = add_into(first.fresh(state, ct, saved), h)
-            owned[j] = 1
-            h = cts[k]
-            if h is None:
-                cts[k] = (
-                    second.over(ct, saved)
-                    if owned[i] and second.over is not None
-                    else second.fresh(state, ct, saved)
-                )
-            elif owned[k]:
-                second.into(state, ct, saved, h)
-            else:
-                cts[k] = add_into(second.fresh(state, ct, saved), h)
-            owned[k] = 1
-            ct = h = saved = None
-            continue
-        saved = flat[at + 2]
-        own = owned[i]
+            elif kind != PAD:  # a further output: its equation stands below
+                del ct
+                self.general(i, spec, flat[at + 1], flat[at + 2])
+        return leaves
+
+    def general(self, i: int, spec: Any, ins: tuple[int, ...], saved: Any) -> None:
+        """One equation whose rule is of general form, or meets records on its way."""
+        cts, inplace = self.cts, self.inplace
+        outs = spec.call.outs
+        own = bool(self.owned[i]) or type(cts[i]) is _ndarray
+        ct: Any
         if spec.n_out > 1:
-            ct = tuple(cts[i : i + spec.n_out])
-            if not any(c is not None for c in ct):
-                continue
-            cts[i : i + spec.n_out] = [None] * spec.n_out
-            own = 0
+            ct = tuple([self.take(i + k, aval) for k, aval in enumerate(outs)])
+            if all([c is None for c in ct]):
+                return
+            own = False
         else:
-            cts[i] = None
-        if not inplace or kind < 0:
-            gs = (spec.strong if strong else spec.pull)(F, ct, saved)
-            shares = _shares(ins, gs, ct, saved, inplace)
-            del gs
-        elif kind == 0:
-            shares = [(ins[0], ct, False)]
+            ct = self.take(i, outs[0])
+        if inplace and spec.kind >= 0:
+            self.kernels(spec.rules[self.which], ins, ct, own, saved)
         else:
-            shares = [
-                (j, ct, False)
-                if rule is None
-                else (j, rule.fresh(state, ct, saved), True)
-                for j, rule in zip(ins, spec.rules[strong], strict=True)
-            ]
-        # Inputs that already have a cotangent of their own take the sum into it; only
-        # what is left can alias `ct`, and a single alias inherits its ownership.
+            rule = spec.strong if self.which else spec.pull
+            shares = _shares(ins, rule(self.F, ct, saved), ct, saved, inplace)
+            self.share(shares, ct, own)
+        if inplace:
+            self.strip(ins)
+
+    def take(self, i: int, aval: Aval) -> Any:
+        """The cotangent of node `i` as a record; the node has none afterwards."""
+        ct, self.cts[i] = self.cts[i], None
+        return clothe(self.account, aval, ct) if type(ct) is _ndarray else ct
+
+    def strip(self, ins: tuple[int, ...]) -> None:
+        """Keep what the sweep owns as bare roots, where it is a root of its own."""
+        for j in ins:
+            h = self.cts[j]
+            if self.owned[j] and h is not None and type(h) is not _ndarray:
+                if type(h.array) is _ndarray:
+                    array = bare(h, self.account)
+                    if array is not None:
+                        self.cts[j] = array
+
+    def kernels(
+        self,
+        rules: tuple[Any, ...],
+        ins: tuple[int, ...],
+        ct: Any,
+        own: bool,
+        saved: Any,
+    ) -> None:
+        """Rules that are one kernel each, or None for the cotangent itself.
+
+        Inputs that have a cotangent of their own add to it first; of the others the last
+        one may write over `ct`, and a single one may take it as it is.
+        """
+        cts, owned = self.cts, self.owned
+        both = list(zip(ins, rules, strict=True))
+        first = [pair for pair in both if self.target(pair[0]) is not None]
+        rest = [pair for pair in both if self.target(pair[0]) is None]
         alias = None
-        for j, g, mine in shares:
-            h = cts[j]
+        for number, (j, rule) in enumerate(first + rest):
+            acc, h = self.target(j), cts[j]
+            if acc is not None:
+                if rule is None:
+                    np.add(acc, ct.array, acc)
+                else:
+                    rule.into(self.state, ct, saved, acc)
+            elif rule is not None:
+                final = own and alias is None and number == len(both) - 1
+                if h is None and final and rule.over is not None:
+                    cts[j] = rule.over(ct, saved)
+                else:
+                    g = rule.fresh(self.state, ct, saved)
+                    cts[j] = g if h is None else self.add_into(g, h)
+                owned[j] = True
+            elif h is None:
+                cts[j], owned[j] = ct, own and alias is None and _sole(ct)
+                if alias is not None:
+                    owned[alias] = False
+                alias = j
+            else:
+                cts[j], owned[j] = self.F.add(h, ct), True
+
+    def share(self, shares: list[tuple[int, Any, bool]], ct: Any, own: bool) -> None:
+        """Add the results of a general rule to what their nodes have."""
+        cts, owned = self.cts, self.owned
+        alias = None
+        for j, g, fresh in shares:
+            mine = fresh
+            acc, h = self.target(j), cts[j]
             if h is None:
-                if g is ct and own:
+                if g is ct and own:  # a single alias of `ct` inherits its ownership
                     mine = alias is None and _sole(g)
                     if alias is not None:
-                        owned[alias] = 0
+                        owned[alias] = False
                     alias = j
-                cts[j] = g
-                owned[j] = mine
-            elif owned[j]:
-                add_into(h, g)
+                cts[j], owned[j] = g, mine
+            elif acc is not None:
+                np.add(acc, g.array, acc)
             elif mine:
-                cts[j] = add_into(g, h)
-                owned[j] = 1
+                cts[j], owned[j] = self.add_into(g, h), True
             else:
-                cts[j] = F.add(h, g)
-                owned[j] = inplace
-        h = g = ct = saved = shares = None
-    if not (inplace and materialise):
-        return {i: cts[i] for i in leaves}
-    accumulate = F[OPS["accumulate"]]
-    return {i: cts[i] if owned[i] else accumulate(cts[i]) for i in leaves}
+                cts[j], owned[j] = self.F.add(h, g), self.inplace
+
+    def target(self, j: int) -> Any:
+        """The array that node `j` may add into, or None."""
+        h = self.cts[j]
+        if type(h) is _ndarray:
+            return h
+        return h.array if h is not None and self.owned[j] else None
+
+    def result(self, i: int, materialise: bool) -> Any:
+        """The cotangent of leaf `i`, as a record or handle of its own."""
+        is_bare = type(self.cts[i]) is _ndarray
+        ct = self.take(i, self.flat[WIDTH * i].aval)
+        if is_bare or self.owned[i] or not (self.inplace and materialise):
+            return ct
+        return self.F[OPS["accumulate"]](ct)
+
+    def abandon(self) -> None:
+        """The sweep failed: release what it owns."""
+        for i, ct in enumerate(self.cts):
+            if type(ct) is _ndarray:
+                release_bare(self.account, self.aval_at(i), ct)
+        self.cts.clear()
+
+    def aval_at(self, i: int) -> Aval:
+        spec, first = self.flat[WIDTH * i], i
+        if spec.kind == LEAF:
+            return spec.aval  # type: ignore[no-any-return]
+        if spec.kind == PAD:
+            first = self.flat[WIDTH * i + 1]
+            spec = self.flat[WIDTH * first]
+        return spec.call.outs[i - first]  # type: ignore[no-any-return]
 
 
 def _shares(
@@ -203,7 +280,7 @@ def _sole(g: Any) -> bool:
 
 def _fresh(g: Any, saved: tuple[Any, ...]) -> bool:
     """A rule's output that nothing else can see and that may be written."""
-    if g is None:
+    if g.tokens:
         return False
     home = g.home
     if home is None:

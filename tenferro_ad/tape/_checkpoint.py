@@ -117,6 +117,7 @@ class RegionSpec:
     """
 
     kind: Final = -1
+    steps: Final = (None, None)
 
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program

@@ -26,6 +26,8 @@ WIDTH: Final = 3
 # Kinds of nodes that are no equations; equations have the `kind` of their rule.
 LEAF: Final = -3
 PAD: Final = -4
+UNPREPARED: Final = -2  # a rule whose `kind` the direct evaluator did not decide yet
+NO_STEPS: Final = (None, None)
 
 
 @final
@@ -49,6 +51,7 @@ class LeafSpec:
     __slots__ = ("aval", "token")
     n_out: Final = 1
     kind: Final = LEAF
+    steps: Final = NO_STEPS
 
     def __init__(self, token: Leaf | None, aval: Aval) -> None:
         self.token, self.aval = token, aval
@@ -207,8 +210,8 @@ class TapeRecord:
         self.multi = set()
         let_go(self.extra)
         self.extra = []
-        for at in range(2, len(flat), WIDTH):
-            for value in flat[at]:
+        for saved in flat[2::WIDTH]:
+            for value in saved:
                 if type(value) is ValueRecord and value.tokens:
                     try:
                         value.tokens.pop()
@@ -268,6 +271,7 @@ class _Cleared:
     n_out: Final = 1
     tracked: Final = ()
     kind: Final = PAD
+    steps: Final = NO_STEPS
 
 
 class _Pad:
@@ -275,6 +279,7 @@ class _Pad:
 
     n_out: Final = 1
     kind: Final = PAD
+    steps: Final = NO_STEPS
 
 
 _PAD: Final = _Pad()
