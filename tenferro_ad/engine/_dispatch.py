@@ -17,9 +17,10 @@ from .._ledger import STATE, State
 from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
 from ..ops import Call, Evaluator, Op
 from ..runtime import host_aval, pair_plan, plan_of, scalar_record
-from ..storage import DOOR_NAMES, SMALL_OUTPUT_SOURCE, ValueRecord, transfer
+from ..storage import ValueRecord, transfer
 from ..tape import Leaf, hold
 from ._eager import EagerTensor
+from ._written import written_out
 
 NUMBER_LIMIT: Final = 4096
 
@@ -141,20 +142,65 @@ def handles(outs: list[ValueRecord], chains: list[Chain]) -> list[EagerTensor]:
 def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """The general path: any operands, any levels."""
     operands = as_handles(op, operands)
-    records = tuple([x.record for x in operands])
+    records = tuple([x._live(op.name) for x in operands])
     plan = plan_of(op, tuple([r.aval for r in records]), params)
     state = STATE.get()
     result: Any = plan.execute(state, *records)
     call = plan.call
-    outs = [result] if len(call.outs) == 1 else list(result)
+    if len(call.outs) == 1:
+        if state.core is not None and call.is_differentiable:
+            made = _on_tape(state.level, call, operands, records, result)
+            if made is not None:
+                return made
+        return _finish(state.level, call, operands, records, result)
+    outs = list(result)
     level = state.level
     chains = [chain_of(x) for x in operands]
-    if level is None or not level.records_all:
-        if all(c is None for c in chains) or not call.is_differentiable:
-            made = [EagerTensor(r, None, -1, None) for r in outs]
-            return made[0] if len(made) == 1 else tuple(made)
-    made = handles(outs, emit(level, call, records, chains, outs))
-    return made[0] if len(made) == 1 else tuple(made)
+    untracked = not call.is_differentiable or all(c is None for c in chains)
+    if untracked and (level is None or not level.records_all):
+        return tuple([EagerTensor(r, None, -1, None) for r in outs])
+    return tuple(handles(outs, emit(level, call, records, chains, outs)))
+
+
+def leaf_node(level: Any, link: Any, aval: Any) -> int | None:
+    """The node of a leaf that a tape meets for the first time; None for other links."""
+    if type(link) is Leaf and level.watches:
+        return level.core.leaf(link, aval)  # type: ignore[no-any-return]
+    return None
+
+
+def _on_tape(
+    level: Any,
+    call: Call,
+    operands: tuple[EagerTensor, ...],
+    records: tuple[ValueRecord, ...],
+    out: ValueRecord,
+) -> EagerTensor | None:
+    """Record one output on a tape with no level outside; None where that is not all."""
+    core = level.core
+    nodes = []
+    mask = 0
+    for i, x in enumerate(operands):
+        link = x._link
+        if link is core:
+            node: int | None = x._node
+        elif link is None:
+            continue
+        else:
+            node = core.leaves.get(link)
+            if node is None:
+                node = leaf_node(level, link, records[i].aval)
+                if node is None:
+                    return None
+        nodes.append(node)
+        mask |= 1 << i
+    if not mask:
+        return EagerTensor(out, None, -1, None)
+    spec = call.spec(mask)
+    saved = tuple([hold(out if s < 0 else records[s]) for s in spec.saves])
+    if call.op.is_select:
+        core.has_select = True
+    return EagerTensor(out, core, core.append(spec, tuple(nodes), saved), None)
 
 
 def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
@@ -235,133 +281,8 @@ class HandleEvaluator(Evaluator):
         if op.params or n > 2:
             return lambda *operands: apply(op, operands[:n], operands[n:])
         if n == 1:
-            return _written_out(op, _UNARY, "x")
-        return _written_out(op, _BINARY, "xy")
-
-
-# The two functions below run once for every eager operation. They are written out as
-# source so that finding the plan, the door, recording and making the handle cost no
-# further calls; anything unusual (other operand types, several levels, a leaf's first use)
-# leaves them for the general path. A leaf is never cleared, so its uses are not counted.
-_UNARY = """
-def unary(x):
-    try:
-        xr = x._rec
-        plan = plans[xr.aval]
-    except (AttributeError, KeyError):
-        return general_unary(op, x)
-    {compute}
-    specs = plan.specs
-    core = state.core
-    if core is None or specs is None:
-        return finish(state.level, plan.call, (x,), (xr,), out)
-    link = x._link
-    if link is core:
-        i = x._node
-        core.live[i] += 1
-    elif link is None:
-        return Handle(out, None, -1, None)
-    else:
-        try:
-            i = core.leaves[link]
-        except KeyError:
-            return finish(state.level, plan.call, (x,), (xr,), out)
-    ins = (i,)
-    spec = specs[1] or plan.spec(1)
-    y = yr = None
-    {record}
-"""
-_BINARY = """
-def binary(x, y):
-    try:
-        xr = x._rec
-        yr = y._rec
-        plan = plans[xr.aval][yr.aval]
-    except (AttributeError, KeyError):
-        return general_binary(op, x, y)
-    {compute}
-    specs = plan.specs
-    core = state.core
-    if core is None or specs is None:
-        return finish(state.level, plan.call, (x, y), (xr, yr), out)
-    link = x._link
-    if link is core:
-        i = x._node
-        mask = 1
-    elif link is None:
-        mask = 0
-    else:
-        try:
-            i = core.leaves[link]
-        except KeyError:
-            return finish(state.level, plan.call, (x, y), (xr, yr), out)
-        mask = 5
-    link = y._link
-    if link is core:
-        j = y._node
-        core.live[j] += 1
-        mask += 2
-    elif link is not None:
-        try:
-            j = core.leaves[link]
-        except KeyError:
-            return finish(state.level, plan.call, (x, y), (xr, yr), out)
-        mask += 2
-    if mask == 3:
-        core.live[i] += 1
-        ins = (i, j)
-    elif mask == 2:
-        ins = (j,)
-    elif mask == 1:
-        core.live[i] += 1
-        ins = (i,)
-    elif not mask:
-        return Handle(out, None, -1, None)
-    else:  # x is a leaf
-        mask -= 4
-        ins = (i, j) if mask == 3 else (i,)
-    spec = specs[mask] or plan.spec(mask)
-    {record}
-"""
-# The plan's `execute`, with its short way written out.
-_COMPUTE = """
-    state = state_of()
-    if plan.is_small and state.is_plain:{door}
-        run = plan.run
-        run({arrays}, array)
-    else:
-        out = plan.execute(state, {records})
-"""
-# `TapeRecord.append` for one output, and holding what the rule keeps.
-_RECORD = """
-    code = spec.code
-    if code == 4:
-        xr.tokens.append(None)
-        yr.tokens.append(None)
-        saved = (yr, xr)
-    elif code == 3:
-        out.tokens.append(None)
-        saved = (out,)
-    elif not code:
-        saved = ()
-    elif code == 1:
-        xr.tokens.append(None)
-        saved = (xr,)
-    elif code == 2:
-        yr.tokens.append(None)
-        saved = (yr,)
-    else:
-        saved = tuple([hold(out if s < 0 else (xr, yr)[s]) for s in spec.saves])
-    live = core.live
-    made = new(Handle)
-    made._rec = out
-    made._link = core
-    made._node = len(live)
-    made._outer = None
-    core.flat += (spec, ins, saved)
-    live.append(1)
-    {select}return made
-"""
+            return written_out(op, _general_unary, _finish, leaf_node)
+        return written_out(op, _general_binary, _finish, leaf_node)
 
 
 def _general_unary(op: Op, x: Any) -> Any:
@@ -374,13 +295,15 @@ def _general_unary(op: Op, x: Any) -> Any:
 def _general_binary(op: Op, x: Any, y: Any) -> Any:
     if type(x) is EagerTensor:
         if type(y) in _NUMBERS:
-            return HANDLES[op](x, number_handle(y, x.dtype, x.device))
+            aval = x._live(op.name).aval
+            return HANDLES[op](x, number_handle(y, aval.dtype, aval.device))
         if type(y) is EagerTensor:
             result = apply(op, (x, y), ())
             pair_plan(op, x.aval, y.aval)
             return result
     elif type(y) is EagerTensor and type(x) in _NUMBERS:
-        return HANDLES[op](number_handle(x, y.dtype, y.device), y)
+        aval = y._live(op.name).aval
+        return HANDLES[op](number_handle(x, aval.dtype, aval.device), y)
     return apply(op, (x, y), ())
 
 
@@ -392,34 +315,11 @@ def _finish(
     out: ValueRecord,
 ) -> EagerTensor:
     """Levels other than a single tape; none at all; nothing to differentiate."""
-    if level is None or not level.records_all:
-        if not call.is_differentiable or all([x._link is None for x in operands]):
-            return EagerTensor(out, None, -1, None)
+    untracked = not call.is_differentiable or all(x._link is None for x in operands)
+    if untracked and (level is None or not level.records_all):
+        return EagerTensor(out, None, -1, None)
     chains = emit(level, call, records, [chain_of(x) for x in operands], [out])
     return handles([out], chains)[0]
-
-
-def _written_out(op: Op, source: str, args: str) -> Callable[..., Any]:
-    select = "core.has_select = True\n    " if op.is_select else ""
-    compute = _COMPUTE.format(
-        door=SMALL_OUTPUT_SOURCE.rstrip(),
-        arrays=", ".join(f"{a}r.array" for a in args),
-        records=", ".join(f"{a}r" for a in args),
-    )
-    space: dict[str, Any] = {
-        **DOOR_NAMES,
-        "Handle": EagerTensor,
-        "finish": _finish,
-        "general_binary": _general_binary,
-        "general_unary": _general_unary,
-        "hold": hold,
-        "op": op,
-        "plans": op.plans,
-        "state_of": STATE.get,
-    }
-    record = _RECORD.format(select=select)
-    exec(source.format(compute=compute.strip(), record=record.strip()), space)
-    return space["unary" if args == "x" else "binary"]  # type: ignore[no-any-return]
 
 
 HANDLES: Final = HandleEvaluator()
