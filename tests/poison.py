@@ -6,12 +6,13 @@ integers; no freed memory is handed out again. `make test-poison` runs the stora
 contract suites this way, with `PYTHONMALLOC=debug`. It stands where a compiled language
 has an interpreter that checks every access.
 
-Findings are kept and fail the test that was running (`found`). Only memory that was made
-here is ever filled: arrays of the outside are never touched.
+Findings are kept and fail the test that was running (`found`). Only memory that was
+made here is ever filled: arrays of the outside are never touched.
 """
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,3 +133,5 @@ def _before(kind: Any, name: str, first: Any) -> None:
         plain(self)
 
     setattr(kind, name, wrapped)
+    # Roots that outlive the interpreter's modules are released plainly.
+    atexit.register(setattr, kind, name, plain)

@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, final
 
+import numpy as np
+
 from ..errors import EngineLostError, NotEnqueuedError
 from ..ops import Call, Op
 from ._backend import Launch, Proof
@@ -158,6 +160,7 @@ class HostStream(_OnHost):
 
 
 def _stream(launches: queue.SimpleQueue[Any], may_run: threading.Event) -> None:
+    np.seterr(all="ignore")  # a stream has nobody to warn, as other devices have not
     while (item := launches.get()) is not None:
         launch, event = item
         del item

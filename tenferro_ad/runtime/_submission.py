@@ -23,6 +23,7 @@ from ..errors import (
     CompletionError,
     DeviceMismatchError,
     ExecutionError,
+    InvalidArgumentError,
     OutcomePendingError,
     ShapeError,
     SubmitError,
@@ -218,6 +219,13 @@ class Submission:
         Cost: allocates the outputs, copies nothing, and waits for the endpoint's
         answer to the first enqueue, not for the work.
         """
+        if not isinstance(inputs, ExecutionInputs):
+            raise InvalidArgumentError(
+                operation="submit_detached",
+                argument="inputs",
+                found=f"a `{type(inputs).__name__}`",
+                fix="move the values into `ExecutionInputs`: a task owns what it uses",
+            )
         inputs._require("submit_detached")
         try:
             call = planned(

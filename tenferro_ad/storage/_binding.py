@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import final
 
 from .._ownership import MoveOnly, Shared
-from ..errors import BindError
+from ..errors import BindError, InvalidArgumentError
 from ._access import PreparedDeviceRead, PreparedDeviceWrite
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor
@@ -115,6 +115,7 @@ def bind_read(prepared: PreparedDeviceRead) -> DeviceRead:
 
     Cost: constant; one provider binding; no validation, no strong count.
     """
+    _expect(prepared, PreparedDeviceRead, "bind_read")
     prepared._require("bind_read")
     ref = prepared._dr_checked._read_ref
     root = ref._ref_claim._root.value
@@ -141,6 +142,7 @@ def bind_write(prepared: PreparedDeviceWrite) -> DeviceWrite:
 
     Cost: constant; one provider binding; no validation, no strong count.
     """
+    _expect(prepared, PreparedDeviceWrite, "bind_write")
     prepared._require("bind_write")
     mut = prepared._dw_checked._write_mut
     root = mut._mut_claim._root.value
@@ -157,6 +159,16 @@ def bind_write(prepared: PreparedDeviceWrite) -> DeviceWrite:
     bound._bw_lease = lease
     bound._bw_prepared = prepared
     return bound
+
+
+def _expect(prepared: object, kind: type[MoveOnly], operation: str) -> None:
+    if type(prepared) is not kind:
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="prepared",
+            found=f"a `{type(prepared).__name__}`",
+            fix=f"give a `{kind.__name__}`, which only prepared access of its kind is",
+        )
 
 
 def _bind_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from tenferro_ad.storage import AllocationGroup, OwnedStorage, Tensor
 from tests import poison
+from tests.contract.device_support import FakeDevice, StreamDevice
 
 
 class HostProvider:
@@ -122,3 +124,27 @@ class Kernel:
 @pytest.fixture
 def kernel() -> Kernel:
     return Kernel()
+
+
+@pytest.fixture
+def device() -> Iterator[FakeDevice]:
+    """A fake device: nothing in flight ends before the test says so."""
+    made = FakeDevice()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def impatient() -> Iterator[FakeDevice]:
+    """A fake device whose engine takes missing proof for no proof very soon."""
+    made = FakeDevice(deadline=0.1)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[FakeDevice, StreamDevice], ids=["fake", "stream"])
+def asynchronous(request: pytest.FixtureRequest) -> Iterator[FakeDevice]:
+    """Each asynchronous device that needs no hardware, held until told."""
+    made = request.param()
+    yield made
+    made.close()
