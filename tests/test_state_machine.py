@@ -298,12 +298,12 @@ class Ownership(RuleBasedStateMachine):
         value = handle.thing
         if value is None:
             return multiple()
-        before = self.ledger.live, value.record, value.shape
+        before = self.ledger.live, value._record, value.shape
         try:
             owner = value.into_value()
         except (NotUniqueError, ExtractFailedError, BorrowConflictError) as refused:
             self.check_recovered(refused, value)
-            assert (self.ledger.live, value.record, value.shape) == before
+            assert (self.ledger.live, value._record, value.shape) == before
             return multiple()
         self.ended.append(value)
         held = self.hold(owner, handle.root)
@@ -421,7 +421,7 @@ class Ownership(RuleBasedStateMachine):
                     assert not thing.flags.writeable
                     seen = thing.tolist()
                 case ta.EagerTensor():
-                    seen = thing.record.array.tolist()
+                    seen = thing._record.array.tolist()
                 case ta.Tensor():
                     if self.writing(held.root):
                         continue

@@ -90,7 +90,7 @@ def test_clones_and_drops_in_many_threads_leave_exact_counts() -> None:
             a = y.clone()
             b = a.clone()
             del a
-            assert b.record is y.record
+            assert b._record is y._record
             del b
 
     with ta.forbid(copies=True, allocations=True):

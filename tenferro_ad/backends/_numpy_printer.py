@@ -186,6 +186,10 @@ def _body(
             dtypes[node] = node.value
         else:
             dtypes[node] = node_dtype(node, [dtypes[a] for a in node.args])
+    for node in nodes:
+        # A function of literals is weak like a literal, but its register is not.
+        if not isinstance(dtypes[node], np.dtype):
+            dtypes[node] = np.result_type(dtypes[expr], dtypes[node])
     for i, node in enumerate(nodes):
         for a in node.args:
             last[a] = i

@@ -51,7 +51,7 @@ class AtKey:
         )
         at, v = _movement.reshape(at, (at.size,)), _movement.reshape(v, (v.size,))
         if last:
-            keep = _last_of_each(at.record.array)
+            keep = _last_of_each(at._record.array)
             if keep is not None:
                 at = _indexing.take(at, keep, axis=0)
                 v = _indexing.take(v, keep, axis=0)

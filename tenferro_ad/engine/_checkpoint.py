@@ -143,7 +143,7 @@ def checkpoint(
         inner = []
         for x in leaves:
             if isinstance(x, EagerTensor):
-                var = core.capture(x.record, chain_of(x))
+                var = core.capture(x._record, chain_of(x))
                 x = relinked(x, core, var)
                 x = EagerTensor(_held(x), core, var, None)
             inner.append(x)
@@ -163,7 +163,7 @@ def checkpoint(
 
 
 def _held(x: EagerTensor) -> ValueRecord:
-    record = x.record
+    record = x._record
     record.tokens.append(None)
     return record
 
@@ -183,7 +183,7 @@ def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> A
         dict.fromkeys(v for v in at if v is not None and v not in program.inputs)
     )
     program.outputs = tuple(produced)
-    records = {v: y.record for v, y in zip(at, outs, strict=True) if v is not None}
+    records = {v: y._record for v, y in zip(at, outs, strict=True) if v is not None}
     made: dict[int, EagerTensor] = {}
     if produced:
         call = RegionCall(program, level.digests)

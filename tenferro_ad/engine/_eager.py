@@ -13,10 +13,13 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import (
+    BorrowConflictError,
     ExtractError,
     ExtractFailedError,
     ImmutableTensorError,
+    NotCloneableError,
     NotUniqueError,
+    ShapeError,
     TracedConversionError,
     UseAfterMoveError,
 )
@@ -74,7 +77,7 @@ class EagerTensor(Operators):
     # -- facts --------------------------------------------------------------------------
 
     @property
-    def record(self) -> ValueRecord:
+    def _record(self) -> ValueRecord:
         """The value record (package use): descriptor and container of the value."""
         return self._live("read")
 
@@ -196,13 +199,13 @@ class EagerTensor(Operators):
             )
         try:
             tensor = record.into_tensor()
-        except ExtractError as error:
+        except (ExtractError, BorrowConflictError) as error:
             raise ExtractFailedError(
                 operation="into_value",
                 found=error.found,
                 fix="drop it first, or use `duplicate_value()`",
                 recovered=self,
-                cause=error,
+                cause=_extract_error(error),
             ) from None
         self._leave()
         return tensor
@@ -260,33 +263,46 @@ class EagerTensor(Operators):
         self._untracked("numpy")
         return self.value().numpy()
 
+    def _one(self, operation: str) -> np.ndarray[Any, Any]:
+        """The bytes of a value with one element, for conversion to a Python number."""
+        record = self._untracked(operation)
+        if record.aval.size != 1:
+            raise ShapeError(
+                operation=operation,
+                argument="self",
+                found=f"shape {record.aval.shape}",
+                fix="reduce it to one element (`ta.sum`, indexing), or use `numpy()`",
+            )
+        array: np.ndarray[Any, Any] = record.array
+        return array.reshape(())
+
     def item(self) -> Any:
         """The one element as a Python number.
 
         Raises:
             TracedConversionError: the value is tracked.
-            ValueError: it has more than one element.
+            ShapeError: it has not exactly one element.
         """
-        return self._untracked("item").array.item()
+        return self._one("item").item()
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         return self._untracked("tolist").array.tolist()
 
     def __float__(self) -> float:
-        return float(self._untracked("float").array)
+        return float(self._one("float"))
 
     def __int__(self) -> int:
-        return int(self._untracked("int").array)
+        return int(self._one("int"))
 
     def __complex__(self) -> complex:
-        return complex(self._untracked("complex").array)
+        return complex(self._one("complex"))
 
     def __bool__(self) -> bool:
-        return bool(self._untracked("bool").array)
+        return bool(self._one("bool"))
 
     def __index__(self) -> int:
-        return self._untracked("index").array.__index__()  # type: ignore[no-any-return]
+        return self._one("index").__index__()
 
     def __len__(self) -> int:
         shape = self.shape
@@ -321,19 +337,34 @@ class EagerTensor(Operators):
         return f"tensor({body}, shape={aval.shape}, dtype={aval.dtype}{mark})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "An eager tensor is a handle and is not pickled. Save its bytes: "
-            "`with y.value() as v: v.numpy()`."
+        raise NotCloneableError(
+            operation="pickle",
+            kind="EagerTensor",
+            fix="save its bytes: `with y.value() as v: v.numpy()`",
         )
 
     def __copy__(self) -> EagerTensor:
         return self.clone()
 
     def __deepcopy__(self, memo: Any) -> EagerTensor:
-        raise TypeError(
-            "`deepcopy` of an eager tensor would hide a copy. Use `clone()` for another "
-            "handle, `ta.variable(y.duplicate_value())` for a copy."
+        raise NotCloneableError(
+            operation="copy.deepcopy",
+            kind="EagerTensor",
+            found="a deep copy would hide a copy of the bytes",
+            fix="use `clone()` for another handle, or `duplicate_value()` for a copy",
         )
+
+
+def _extract_error(refusal: ExtractError | BorrowConflictError) -> ExtractError:
+    """The group's refusal; an open borrow of it is one too."""
+    if isinstance(refusal, ExtractError):
+        return refusal
+    return ExtractError(
+        operation="into_value",
+        found=refusal.found,
+        fix=refusal.fix,
+        reason="borrowed",
+    )
 
 
 @final

@@ -237,7 +237,7 @@ def _unmasked(x: EagerTensor, mask: Any, axis: int) -> list[Any]:
     if mask.ndim == 0:  # a new axis, of length 1 or 0
         return [_Row(asarray(np.zeros((1, int(bool(mask))), np.int64)), None)]
     if isinstance(mask, EagerTensor):
-        count = int(np.count_nonzero(mask.record.array))
+        count = int(np.count_nonzero(mask._record.array))
         places = HANDLES.mask_indices(mask, count)
     else:
         places = asarray(np.stack(np.nonzero(mask)))

@@ -78,7 +78,7 @@ def reshape(
 
 def _needs_copy(x: EagerTensor, shape: tuple[int, ...]) -> bool:
     fits = x.size == math.prod(shape)
-    return fits and reshaped(x.record.array, shape) is None
+    return fits and reshaped(x._record.array, shape) is None
 
 
 def _inferred(lengths: tuple[int, ...], x: EagerTensor) -> tuple[int, ...]:

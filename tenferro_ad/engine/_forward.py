@@ -67,7 +67,7 @@ def jvp(
                     found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
                     fix="give the tangent the shape and dtype of the primal",
                 )
-            node = core.seed(handle_at(t.record, chain_of(t), bare=bare))
+            node = core.seed(handle_at(t._record, chain_of(t), bare=bare))
             linked.append(relinked(x, core, node))
         trees.append(optree.tree_unflatten(treedef, linked))
         del linked
@@ -86,7 +86,7 @@ def jvp(
         chain = chain_of(y)
         if chain is not None and chain[0] is core:
             t = core.tangents[chain[1]]
-            values.append(value_at(y.record, chain[2], bare=False))
+            values.append(value_at(y._record, chain[2], bare=False))
             if type(t) is EagerTensor:
                 pushed.append(t)
             else:
@@ -94,7 +94,7 @@ def jvp(
                 pushed.append(EagerTensor(t, None, -1, None))
                 t.tokens.pop()
         else:
-            values.append(value_at(y.record, chain, bare=False))
+            values.append(value_at(y._record, chain, bare=False))
             pushed.append(zeros_for(y))
     del outs, y
     core.close()

@@ -45,7 +45,7 @@ def from_dlpack(
     """
     if isinstance(x, EagerTensor):
         if copy:
-            made = duplicate(x.record.array, x.aval, "from_dlpack")
+            made = duplicate(x._record.array, x.aval, "from_dlpack")
             return EagerTensor(made, None, -1, None)
         return x.clone()
     array = host_array_of(x, "from_dlpack")

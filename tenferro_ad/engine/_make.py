@@ -37,7 +37,7 @@ def asarray(
         if dtype is not None and np.dtype(dtype) != x.dtype:
             return HANDLES.astype(x, np.dtype(dtype))  # type: ignore[no-any-return]
         if copy:
-            record = duplicate(x.record.array, x.aval, "asarray")
+            record = duplicate(x._record.array, x.aval, "asarray")
             return EagerTensor(record, None, -1, None)
         return x
     if isinstance(x, Tensor):
@@ -101,7 +101,7 @@ def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
             found=f"dtype {value.dtype}",
             fix="convert it: `ta.variable(x, dtype=ta.float64)`",
         )
-    record = value.record
+    record = value._record
     if value is x:
         record.tokens.append(None)
         return EagerTensor(record, Leaf(), -1, None)

@@ -37,6 +37,7 @@ class Operators:
     __dlpack_device__ = dlpack_device
 
     if TYPE_CHECKING:
+
         @property
         def shape(self) -> tuple[int, ...]: ...
         @property

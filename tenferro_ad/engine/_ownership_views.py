@@ -51,7 +51,7 @@ def record_of(y: EagerTensor) -> AdValueRecord:
 
     Cost: one small object; no event.
     """
-    return AdValueRecord(y.record)
+    return AdValueRecord(y._record)
 
 
 def descriptor_of(y: EagerTensor) -> CheckedDescriptor:

@@ -46,7 +46,7 @@ def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any
 
 def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
     """Another handle on the value: `node` of `core`, and outside what it was."""
-    outside: EagerTensor = value_at(x.record, chain_of(x), bare=False)
+    outside: EagerTensor = value_at(x._record, chain_of(x), bare=False)
     handle = EagerTensor(outside._rec, core, node, chain_of(outside))
     handle._rec.tokens.append(None)
     if outside._link is not None and outside._link.live is not None:
@@ -93,7 +93,7 @@ def stop_gradient(x: Any) -> Any:
         level = STATE.get().level
         if level is not None and level.records_all:
             return HANDLES[OPS["stop_gradient"]](t)
-        t.record.tokens.append(None)
-        return EagerTensor(t.record, None, -1, None)
+        t._record.tokens.append(None)
+        return EagerTensor(t._record, None, -1, None)
 
     return optree.tree_map(stop, x, namespace=NAMESPACE)

@@ -133,7 +133,14 @@ class Tape:
         """Keep the value `y` until the tape ends, though no rule asked for it."""
         if self._core.live is None:
             raise _consumed("retain")
-        record = y.record
+        if not isinstance(y, EagerTensor):
+            raise GradientError(
+                operation="retain",
+                argument="y",
+                found=f"a `{type(y).__name__}`",
+                fix="pass an eager tensor",
+            )
+        record = y._record
         record.tokens.append(None)
         self._core.extra.append(record)
 
@@ -227,7 +234,7 @@ def run_sweep(
     Gives record and chain for each leaf node.
     """
     if outer is None:
-        records = {node: ct.record for node, ct in seeds.items()}
+        records = {node: ct._record for node, ct in seeds.items()}
         return {
             n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()
         }
@@ -237,7 +244,7 @@ def run_sweep(
         found = sweep(core, seeds, HANDLES, strong=strong)
     finally:
         STATE.reset(token)
-    return {n: (h.record, h) for n, h in found.items()}
+    return {n: (h._record, h) for n, h in found.items()}
 
 
 def backward_from(

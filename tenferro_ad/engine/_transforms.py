@@ -47,6 +47,11 @@ class _Recording:
         self.outer = STATE.get().level
         self.level = ReverseLevel(self.core, self.outer, watches=False)
 
+    def __del__(self) -> None:
+        # Handles that the function let escape may outlive this call: the recording ends
+        # with it all the same, also when the function raised.
+        self.core.close()
+
     def leaves(self, tree: Any, argument: str) -> tuple[Any, list[int], list[Any]]:
         """The tree with its leaves linked to this recording; their nodes and values."""
         tensors, treedef = tensors_of(tree, self.operation, argument)
@@ -76,7 +81,7 @@ class _Recording:
         chain = chain_of(y)
         if chain is not None and chain[0] is self.core:
             chain = chain[2]
-        return value_at(y.record, chain, bare=False)  # type: ignore[no-any-return]
+        return value_at(y._record, chain, bare=False)  # type: ignore[no-any-return]
 
     def cotangents(
         self, seeds: dict[int, EagerTensor], strong_zero: StrongZero

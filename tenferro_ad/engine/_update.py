@@ -49,7 +49,7 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
     """
     records: list[ValueRecord] = []
     for x in tensors:
-        record = x.record
+        record = x._record
         if not record.is_unique or record.is_rootless:
             if any(record is r for r in records):
                 raise InvalidArgumentError(
@@ -77,8 +77,7 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
     views: list[TensorViewMut] = []
     try:
         for record in records:
-            home = record.container()
-            views.append(home.group().view_mut(home.slot(record.slot)))
+            views.append(record.container().view_mut(record))
     except BorrowConflictError:
         for view in views:
             view.close()
@@ -167,7 +166,7 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
     avals: list[Aval] = [aval]
     for x in operands:
         if isinstance(x, EagerTensor):
-            arrays.append(x.record.array)
+            arrays.append(x._record.array)
             avals.append(x.aval)
         elif isinstance(x, TensorView | TensorViewMut):
             arrays.append(x._elements("update"))

@@ -21,10 +21,11 @@ import numpy as np
 
 from .._aval import Aval
 from .._ledger import BASE, Account
-from ..errors import BorrowConflictError, ExtractError
+from ..errors import ExtractError, NotUniqueError
 from ._group import AllocationGroup, DescriptorSlot
 from ._root import OwnedStorage
 from ._tensor import Tensor
+from ._view_mut import TensorViewMut
 
 Buffer = Any  # a NumPy array on host providers, the provider's buffer object elsewhere
 
@@ -129,6 +130,25 @@ class RetentionContainer:
         found = self._slots[index]
         assert isinstance(found, DescriptorSlot)
         return found
+
+    def view_mut(self, record: ValueRecord) -> TensorViewMut:
+        """Lend the exclusive view of the one record that holds this container.
+
+        Raises:
+            NotUniqueError: a handle, tape, checkpoint or other record shares it; nothing
+                changed and nothing is duplicated.
+            BorrowConflictError: a guard or an exported array reads it.
+
+        Cost: metadata only.
+        """
+        if record.home is not self or not record.is_unique:
+            raise NotUniqueError(
+                operation="view_mut",
+                found="someone else still holds this value",
+                fix="drop the other holders, or duplicate the value",
+                recovered=self,
+            )
+        return self.group().view_mut(self.slot(record.slot))
 
     def take(self, index: int, array: Buffer) -> Tensor:
         """Move the owner out for record entry `index`; the caller proved uniqueness."""
@@ -281,7 +301,6 @@ def record_of(tensor: Tensor, aval: Aval, operation: str) -> ValueRecord:
 
 __all__ = [
     "POOLED_FROM",
-    "BorrowConflictError",
     "Buffer",
     "RetentionContainer",
     "ValueRecord",

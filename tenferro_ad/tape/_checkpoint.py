@@ -231,6 +231,6 @@ def digest(values: Sequence[Any]) -> bytes:
     """A fingerprint of the exact bytes of some values."""
     h = hashlib.blake2b(digest_size=16)
     for value in values:
-        record = getattr(value, "record", value)
+        record = getattr(value, "_record", value)
         h.update(np.ascontiguousarray(record.array).view(np.uint8).data)
     return h.digest()

@@ -302,7 +302,7 @@ def _names(spec: Any) -> tuple[str, ...]:
 
 
 def _describe(name: str, operation: str, value: Any) -> Retained:
-    record = value if type(value) is ValueRecord else value.record
+    record = value if type(value) is ValueRecord else value._record
     aval = record.aval
     return Retained(
         name,

@@ -143,7 +143,7 @@ class TapeRetention:
         if key._position >= len(kept):
             return None
         value = kept[key._position]
-        return value if type(value) is ValueRecord else value.record
+        return value if type(value) is ValueRecord else value._record
 
     def __repr__(self) -> str:
         return f"<retention of {len(self)} values>"

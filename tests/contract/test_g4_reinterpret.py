@@ -284,9 +284,9 @@ def test_a_retained_value_seen_as_complex_or_real_is_one_more_descriptor() -> No
         z = view_as_complex(x)
         r = view_as_real(z)
     assert (seen.allocations, seen.copies) == ({}, {})
-    assert z.record.container() is x.record.container() is r.record.container()
-    assert z.record.root_nbytes == 64
-    group = x.record.container().group()
+    assert z._record.container() is x._record.container() is r._record.container()
+    assert z._record.root_nbytes == 64
+    group = x._record.container().group()
     assert len(group.slots) == 3
     assert len({group.record(slot).allocation for slot in group.slots}) == 1
     assert np.array_equal(z.numpy(), x.numpy()[:, 0] + 1j * x.numpy()[:, 1])
