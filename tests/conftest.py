@@ -1,8 +1,8 @@
 """What every test of the suite is held to, and what tests share.
 
 Seals: a test leaves no root, no pending retirement, no open scope or tape, no changed
-NumPy error state and no device limit behind. Roots whose completion is unproven are kept
-for good by design; the seals know how many. They are checked after all its other
+NumPy error state and no device limit behind. Roots whose completion is unproven are
+kept for good by design; the seals know how many. They are checked after all its other
 fixtures are gone. Only a test that passed is asked about roots, because a failed one
 keeps its frame for the report.
 A reference cycle of the test itself (`pytest.raises(...) as caught` makes one) is

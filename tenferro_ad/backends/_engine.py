@@ -7,7 +7,8 @@ changes nothing. An exception of any kind ends at these two loops: before a poss
 enqueue it rejects the job with its exact inputs, after it the job drains.
 
 The reaper watches a job from its first provider call on. A worker that does not come
-back in time costs its engine, which is then lost, and the job ends unproven.
+back in time costs its engine, which is then lost: that job ends unproven, and the jobs
+behind it, of which nothing was enqueued, are rejected.
 """
 
 from __future__ import annotations
@@ -177,10 +178,10 @@ class Engine:
         # The threads know the queues and not the engine, so that dropping it ends them.
         drain: Runs = queue.SimpleQueue()
         shared = (self.endpoint, self._condition)
-        for loop, *own in ((_work, self._jobs, drain), (_reap, drain)):
+        for loop in (_work, _reap):
             thread = threading.Thread(
                 target=loop,
-                args=(*own, *shared),
+                args=(self._jobs, drain, *shared),
                 name=f"{self.endpoint.name} {loop.__name__[1:]}",
                 daemon=True,
             )
@@ -218,6 +219,9 @@ class Engine:
 
 def _work(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
     while (run := jobs.get()) is not None:
+        if condition.is_stuck:  # this thread came back too late
+            _refuse(run, endpoint)
+            continue
         drain.put(run)
         try:
             _cross(run)
@@ -225,7 +229,7 @@ def _work(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) ->
             run.failure = _closed(error)
         _settle(run)
         del run  # the last job's values must not live until the next one
-    drain.put(None)
+    (jobs if condition.is_stuck else drain).put(None)  # the reaper ends too
 
 
 def _cross(run: _Run) -> None:
@@ -272,19 +276,32 @@ def _settle(run: _Run) -> None:
     run.entered.set()
 
 
+def _refuse(run: _Run, endpoint: Endpoint) -> None:
+    if run.take():
+        run.job.reject(EngineLostError(operation="submit", engine=endpoint.name))
+
+
 # ---- reaper
 
 
-def _reap(drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
+def _reap(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
     while (run := drain.get()) is not None:
         if not run.entered.wait(condition.deadline) and run.take():
             condition.is_stuck = True
             _abandon(run, endpoint)
+            del run
+            break
         else:
             run.entered.wait()
             if run.records:
                 _prove(run, endpoint, condition.deadline)
         del run
+    else:
+        return
+    while (run := jobs.get()) is not None:  # until closed, in place of the worker
+        _refuse(run, endpoint)
+        del run
+    jobs.put(None)  # the worker, should it come back, ends too
 
 
 def _prove(run: _Run, endpoint: Endpoint, patience: float) -> None:

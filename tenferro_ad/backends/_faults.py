@@ -82,7 +82,7 @@ class Faults:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._due: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # finalisers call steps, at any time
 
     def add(self, step: str, fault: Fault, after: int, times: int) -> None:
         """Queue a fault for `step`, behind `after` calls that go well."""

@@ -96,7 +96,7 @@ class FakeProvider:
         self.out: Counter[str] = Counter()
         self._faults = Faults()
         self._queue = FakeQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # finalisers give things back, at any time
 
     @property
     def memory(self) -> FakeProvider:

@@ -61,7 +61,13 @@ class ExecutionInputs(MoveOnly):
         """Use up the package and return the group and the bound slots."""
         self._require("into_parts")
         self._moved_by = "into_parts"
-        return self._ei_group, self._ei_bindings
+        return self._surrender(), self._ei_bindings
+
+    def _surrender(self) -> AllocationGroup:
+        """Take the group out of a package that was used up: it keeps nothing alive."""
+        group = self._ei_group
+        del self._ei_group
+        return group
 
     def __repr__(self) -> str:
         if self._moved_by is not None:

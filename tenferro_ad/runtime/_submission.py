@@ -159,7 +159,7 @@ class _Task:
         inputs, self._inputs = self._inputs, None
         outputs, self._outputs = self._outputs, []
         assert inputs is not None
-        group = inputs._ei_group
+        group = inputs._surrender()
         bundle = ExecutionBundle._make(group, [group._seat(t) for t in outputs])
         self._answer.publish(Completed(bundle))
 
@@ -167,8 +167,10 @@ class _Task:
         self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
     ) -> None:
         """Completion is not proven: let go of the owners and say so."""
-        self._inputs = None
+        inputs, self._inputs = self._inputs, None
         self._outputs = []
+        if inputs is not None:
+            inputs._surrender()
         error = CompletionError(
             operation=self._call.op.name,
             found=_said(cause, "the endpoint gave no proof in time"),

@@ -189,7 +189,8 @@ class Retirements:
     __slots__ = ("_lock", "_seen", "opened", "released", "undone", "unproven")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Re-entrant: a finaliser that keeps a dropped record may interrupt a count.
+        self._lock = threading.RLock()
         self._seen: set[int] = set()
         self.opened = 0
         self.released = 0

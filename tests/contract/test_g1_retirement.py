@@ -430,8 +430,23 @@ def test_an_enqueue_that_never_returns_costs_the_engine_and_keeps_everything(
 ) -> None:
     device = impatient
     hang = device.fake.hang("enqueue")
+    behind = device.inputs([3.0])
+    refusals: list[SubmitRejected] = []
+
+    def submit_behind() -> None:
+        assert hang.reached.wait(30)
+        try:
+            device.submit("exp", behind)
+        except SubmitRejected as refusal:
+            refusals.append(refusal)
+
+    queued = threading.Thread(target=submit_behind)
+    queued.start()
     handle = device.submit("exp", device.inputs([1.0]))
     outcome = handle.wait(30)
+    queued.join(30)
+    # Of the job behind it nothing was enqueued: refused, or retired with its inputs.
+    assert not refusals or refusals.pop().recovered is behind
     assert isinstance(outcome, CompletionUnproven)
     assert isinstance(outcome.cause.__cause__, EngineLostError)
     assert len(outcome.diagnostic_keys) == 2

@@ -1,0 +1,131 @@
+"""Engines at their edges: many threads, forks, closing, and the end of the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tenferro_ad import ledger
+from tenferro_ad.errors import EngineLostError, ForkedProcessError, SubmitRejected
+from tenferro_ad.runtime import Completed
+from tests.contract.device_support import FakeDevice, StreamDevice, value_of
+
+DEVICES = [FakeDevice, StreamDevice]
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_threads_submit_together_and_each_gets_its_own_result(
+    kind: type[FakeDevice],
+) -> None:
+    device = kind()
+    if hasattr(device, "fake"):
+        device.fake.auto = True
+    device.finish()
+    wrong: list[object] = []
+
+    def work(start: int) -> None:
+        for k in range(start, start + 20):
+            outcome = device.submit("exp", device.inputs([float(k)])).wait(30)
+            if value_of(outcome)[0] != np.exp(float(k)):
+                wrong.append(outcome)
+
+    threads = [threading.Thread(target=work, args=(20 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+    device.close()
+    assert device.records() == {"opened": 80, "released": 80}
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_a_closed_engine_ends_what_it_has_and_takes_nothing_more(
+    kind: type[FakeDevice],
+) -> None:
+    device = kind()
+    handle = device.submit("exp", device.inputs([0.0]))
+    assert not device.engine.close(0.01)
+    inputs = device.inputs([1.0])
+    with pytest.raises(SubmitRejected) as caught:
+        device.submit("exp", inputs)
+    assert caught.value.recovered is inputs
+    assert isinstance(caught.value.cause.__cause__, EngineLostError)
+    device.finish()
+    assert value_of(handle.wait(30)) == 1.0
+    device.close()
+
+
+def test_a_lost_device_is_refused_at_submission() -> None:
+    device = FakeDevice()
+    device.fake.is_lost = True
+    with pytest.raises(SubmitRejected, match="EngineLostError"):
+        device.submit("exp", device.inputs([1.0]))
+    device.close()
+
+
+def test_a_forked_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)  # what a child would see
+    with pytest.raises(SubmitRejected) as caught:
+        device.submit("exp", device.inputs([1.0]))
+    assert isinstance(caught.value.cause.__cause__, ForkedProcessError)
+    monkeypatch.undo()
+    device.close()
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_submitted_work_is_counted_where_it_was_submitted(
+    kind: type[FakeDevice],
+) -> None:
+    device = kind()
+    inputs = device.inputs([1.0, 2.0])
+    with ledger() as led:
+        handle = device.submit("exp", inputs)
+    with ledger() as later:
+        device.finish()
+        outcome = handle.wait(30)
+    assert led.allocations == {"OperationOutput": 1}
+    assert led.live_bytes == 16
+    assert later.allocations == {}
+    del outcome
+    device.close()
+    assert led.live == 0
+
+
+def test_large_outputs_go_back_to_the_pool_like_any_other() -> None:
+    device = StreamDevice()
+    device.finish()
+    outcome = device.submit("exp", device.inputs(np.zeros(20_000))).wait(30)
+    assert isinstance(outcome, Completed)
+    assert value_of(outcome).sum() == 20_000.0
+    del outcome
+    device.close()
+
+
+SCRIPT = """
+from tests.contract.device_support import FakeDevice, StreamDevice
+kept = []
+for kind in (FakeDevice, StreamDevice):
+    device = kind()
+    kept.append((device, device.submit("exp", device.inputs([1.0]))))
+    device.submit("exp", device.inputs([1.0]))
+print("in flight")
+"""
+
+
+def test_a_process_ends_cleanly_with_work_in_flight() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "in flight\n", "")
