@@ -54,7 +54,7 @@ class Plan:
         execute: allocates the outputs through the door and runs the kernel.
         run: `run(*arrays, out)`, the kernel alone; None unless it writes one output.
         source: the kernel as an expression over `run`, `{0}`, `{1}`, with a fresh array
-            as its value, where that is one NumPy call; else None.
+            as its value, where that is one NumPy call or operator; else None.
         overwrite: `overwrite(*arrays, out)` computes into memory that may be the first
             operand's; elementwise only.
         into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
@@ -311,13 +311,22 @@ def infer_call(
     return Call(op, ins, outs, params)
 
 
+# A Python operator costs less than the call of the function that it stands for.
+_OPERATORS: Final[dict[Any, str]] = {
+    np.add: "{0} + {1}",
+    np.multiply: "{0} * {1}",
+    np.subtract: "{0} - {1}",
+}
+
+
 def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in call.ins)
     assert isinstance(call.op, ElementwiseOp)
     expr = call.op.expr_of(kinds)
     printed: Printed = print_numpy(expr, call.op.args, [a.dtype for a in call.ins])
     shape = call.out.shape
-    run, add = printed.runner(shape), printed.adder(shape)
+    even = all(a.shape == shape and a.dtype == call.out.dtype for a in call.ins)
+    run, add = printed.runner(shape, even=even), printed.adder(shape)
     needed = printed.adder_scratch_nbytes(shape)
 
     def into(state: State, *arrays: Array) -> None:
@@ -325,13 +334,14 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
             state.account.use_workspace(needed)
         add(*arrays)
 
-    n = len(call.ins)
-    single = isinstance(run, np.ufunc) and n <= 2
+    source = _OPERATORS.get(run)
+    if source is None and isinstance(run, np.ufunc) and len(call.ins) <= 2:
+        source = "run({0})" if len(call.ins) == 1 else "run({0}, {1})"
     return Plan(
         call,
         run=run,
-        source=("run({0})" if n == 1 else "run({0}, {1})") if single else None,
-        overwrite=printed.overwriter(shape),
+        source=source,
+        overwrite=printed.overwriter(shape, even=even),
         into=into,
         scratch_nbytes=printed.scratch_nbytes(shape),
         into_nbytes=needed,

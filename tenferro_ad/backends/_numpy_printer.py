@@ -1,14 +1,15 @@
 """Prints scalar expressions as straight-line NumPy code.
 
 Each node becomes one ufunc call with a positional output; temporaries live in as few
-registers as the expression's liveness allows, and the output itself serves as a register.
-Large contiguous operands are walked in blocks, so that scratch stays small whatever the
-size (decision A4) and intermediate values stay in cache.
+registers as the expression's liveness allows, and the output itself serves as a
+register. Large contiguous operands are walked in blocks, so that scratch stays small
+whatever the size (decision A4) and intermediate values stay in cache.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -25,10 +26,9 @@ BLOCK: Final = 16_384  # elements: a few registers of this size stay in the L2 c
 
 # Rows whose value at points that a select leaves out is nobody's business.
 _QUIET: Final = frozenset({"select", "szmul", "szfactor", "szgate"})
-_EXACT: Final = frozenset(
-    "select equal not_equal less less_equal greater greater_equal logical_and "
-    "logical_or logical_xor logical_not neg maximum minimum sign abs relu".split()
-)
+_EXACT = frozenset({"select", "neg", "maximum", "minimum", "sign", "abs", "relu"})
+_EXACT |= {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+_EXACT |= {"logical_and", "logical_or", "logical_xor", "logical_not"}
 
 
 class Printed:
@@ -36,7 +36,8 @@ class Printed:
 
     Attributes:
         body: `body(*ins, out, *registers)`, straight-line; `temps` are the registers.
-        aliased: the same where `out` may be the first operand; registers `aliased_temps`.
+        aliased: the same where `out` may be the first operand; registers
+            `aliased_temps`.
         dtype: of the result.
     """
 
@@ -63,13 +64,13 @@ class Printed:
         """Scratch of `adder`: one register more, for the values to be added."""
         return self.scratch_nbytes(shape) + self.dtype.itemsize * _block_size(shape)
 
-    def runner(self, shape: tuple[int, ...]) -> Run:
-        """`run(*ins, out)` for outputs of this shape."""
-        return _fitted(self.body, self.temps, shape, self.n)
+    def runner(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
+        """`run(*ins, out)` for outputs of this shape; `even`: operands have it too."""
+        return _fitted(self.body, self.temps, shape, self.n, even)
 
-    def overwriter(self, shape: tuple[int, ...]) -> Run:
+    def overwriter(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
         """`run(*ins, out)` where `out` may be the first operand."""
-        return _fitted(self.aliased, self.aliased_temps, shape, self.n)
+        return _fitted(self.aliased, self.aliased_temps, shape, self.n, even)
 
     def adder(self, shape: tuple[int, ...]) -> Run:
         """`run(*ins, acc)` adds the values to `acc`."""
@@ -87,32 +88,51 @@ class Printed:
                 body(*operands[:n], held, *operands[n + 2 :])
                 np.add(acc, held, acc)
 
-        return _fitted(adding, (self.dtype, *self.temps), shape, n)
+        return _fitted(adding, (self.dtype, *self.temps), shape, n, False)
 
 
 def _fitted(
-    body: Run, temps: tuple[np.dtype[Any], ...], shape: tuple[int, ...], n: int
+    body: Any,
+    temps: tuple[np.dtype[Any], ...],
+    shape: tuple[int, ...],
+    n: int,
+    even: bool,
 ) -> Run:
-    """`body` with its registers supplied: whole ones for small outputs, blocks for large
-    ones."""
+    """`body` with its registers supplied: whole ones for small outputs, blocks for
+    large ones."""
     if math.prod(shape) > 2 * BLOCK:
         return _blocked(body, temps)
     if not temps:
-        return body
-    params = ", ".join([*(f"x{i}" for i in range(n)), "out"])
-    space: dict[str, Any] = {"body": body, "empty": np.empty, "shape": shape}
-    lines = [f"def run({params}):"]
+        return body  # type: ignore[no-any-return]
+    space: dict[str, Any] = {**body.__globals__, "empty": np.empty, "shape": shape}
+    if hasattr(body, "written"):
+        params, lines = body.written[0], list(body.written[1])
+    else:
+        registers = ", ".join(f"t{k}" for k in range(len(temps)))
+        params = ", ".join([*(f"x{i}" for i in range(n)), "out"])
+        space["body"] = body
+        lines = [f"body({params}, {registers})"]
+    source = [f"def run({params}):"]
     for k, t in enumerate(temps):
         space[f"d{k}"] = t
-        lines.append(f"    t{k} = empty(shape, d{k})")
-    registers = ", ".join(f"t{k}" for k in range(len(temps)))
-    lines.append(f"    body({params}, {registers})")
-    exec("\n".join(lines), space)
+        uses = [i for i, line in enumerate(lines) if f" t{k})" in line]
+        found = uses and _CALL_OF_OPERANDS.fullmatch(lines[uses[0]])
+        if found and even and shape:
+            # The function makes the register, which costs less than filling one.
+            lines[uses[0]] = f"t{k} = {found[1]})"
+        else:
+            source.append(f"    t{k} = empty(shape, d{k})")
+    source += [f"    {line}" for line in lines]
+    exec("\n".join(source), space)
     return space["run"]  # type: ignore[no-any-return]
 
 
+# A function of operands alone that writes a register.
+_CALL_OF_OPERANDS: Final = re.compile(r"(f_\d+\(a_\w+(?:, a_\w+)*), t\d+\)")
+
+
 def _block_size(shape: tuple[int, ...]) -> int:
-    """Elements that are worked on at a time: a block, or one index of the first axis."""
+    """Elements worked on at a time: a block, or one index of the first axis."""
     size = math.prod(shape)
     if size <= 2 * BLOCK:
         return size
@@ -142,7 +162,7 @@ def print_numpy(
 
 
 def _folded(expr: Expr) -> Expr:
-    """Compute what has constant operands only, such as the 0.5 + 0.5 of a derivative."""
+    """Compute what has constant operands only, such as 0.5 + 0.5 in a derivative."""
     memo: dict[Expr, Expr] = {}
     for node in topological(expr):
         args = [memo[a] for a in node.args]
@@ -175,8 +195,8 @@ def _body(
     *,
     aliased: bool,
 ) -> tuple[Run, list[np.dtype[Any]], np.dtype[Any]]:
-    """Straight-line code over registers; `aliased`: `out` may be the first operand, so it
-    is written only by the last step, or after the last read of that operand."""
+    """Straight-line code over registers; `aliased`: `out` may be the first operand, so
+    it is written only by the last step, or after the last read of that operand."""
     dtypes: dict[Expr, Any] = {}
     last: dict[Expr, int] = {}
     for node in topological(expr):
@@ -238,10 +258,11 @@ def _body(
     if fns & _QUIET and fns - _EXACT:
         lines = ["with _errstate(all='ignore'):", *("    " + line for line in lines)]
     params = ", ".join([*(f"a_{a}" for a in args), "out"])
-    params += "".join(f", t{k}" for k in range(len(temps)))
-    source = f"def body({params}):\n" + "\n".join("    " + line for line in lines)
+    registers = "".join(f", t{k}" for k in range(len(temps)))
+    source = [f"def body({params}{registers}):", *("    " + line for line in lines)]
     space["copyto"] = np.copyto
-    exec(source, space)
+    exec("\n".join(source), space)
+    space["body"].written = (params, lines)  # `_fitted` writes it out again
     return space["body"], temps, dtypes[expr]
 
 
@@ -292,7 +313,7 @@ def _blocked(body: Run, temps: tuple[np.dtype[Any], ...]) -> Run:
         out = operands[-1]
         size, shape = out.size, out.shape
         if all(
-            a.flags.c_contiguous and a.shape == shape or a.size == 1 for a in operands
+            (a.flags.c_contiguous and a.shape == shape) or a.size == 1 for a in operands
         ):
             if not temps and all(a.size == size for a in operands):
                 body(*operands)

@@ -113,8 +113,8 @@ def emit(
             here.append(chain[1])
             rest.append(chain[2])
         else:
-            # A level that watches makes nodes of leaves; the others know the leaves that
-            # were named to them.
+            # A level that watches makes nodes of leaves; the others know the leaves
+            # that were named to them.
             if type(chain[0]) is not Leaf:
                 here.append(-1)
             elif level.watches:

@@ -1,8 +1,8 @@
 """Eager tensors: cloneable, read-only handles on value records.
 
-A handle is one strong reference to a value record plus where recordings know it: a chain
-of (recording, node) from the innermost level outwards. It owns no bytes and gives no write
-authority; `into_value` moves the owner out when nobody else holds the value.
+A handle is one strong reference to a value record plus where recordings know it: a
+chain of (recording, node) from the innermost level outwards. It owns no bytes and gives
+no write authority; `into_value` moves the owner out when nobody else holds the value.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ else:
 class EagerTensor(Operators):
     """A handle on one immutable value.
 
-    Made by `ta.asarray`, `ta.variable` and operations, not by calling the class. Cloning
-    and dropping a handle copy and allocate nothing.
+    Made by `ta.asarray`, `ta.variable` and operations, not by calling the class.
+    Cloning and dropping a handle copy and allocate nothing.
     """
 
     __slots__ = ("_link", "_node", "_outer", "_rec")
@@ -74,7 +74,7 @@ class EagerTensor(Operators):
                 outer[0].drop(outer[1])
                 outer = outer[2]
 
-    # -- facts --------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------
 
     @property
     def _record(self) -> ValueRecord:
@@ -142,7 +142,7 @@ class EagerTensor(Operators):
             )
         return record
 
-    # -- ownership ----------------------------------------------------------------------
+    # -- ownership ---------------------------------------------------------------------
 
     def clone(self) -> EagerTensor:
         """Another handle on the same value.
@@ -185,8 +185,8 @@ class EagerTensor(Operators):
         Raises:
             NotUniqueError: someone else still holds the value; `recovered` is this
                 same, still usable handle.
-            ExtractFailedError: another descriptor needs the allocation, or a guard or an
-                exported array still reads it; `recovered` is this same handle.
+            ExtractFailedError: another descriptor needs the allocation, or a guard or
+                an exported array still reads it; `recovered` is this same handle.
             UseAfterMoveError: the value was moved out before.
         """
         record = self._live("into_value")
@@ -221,7 +221,7 @@ class EagerTensor(Operators):
         self._link, self._node, self._outer = None, -1, None
         self._rec = None  # type: ignore[assignment]
 
-    # -- leaving the framework ----------------------------------------------------------
+    # -- leaving the framework ---------------------------------------------------------
 
     def _untracked(self, operation: str) -> ValueRecord:
         record = self._live(operation)
@@ -390,7 +390,7 @@ class ValueGuard:
         return self._view
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Read-only array over the value's bytes; it keeps the borrow while it lives."""
+        """Read-only array over the value's bytes; it keeps the borrow while alive."""
         return self.view.numpy()
 
     def close(self) -> None:

@@ -148,7 +148,7 @@ class DirectEvaluator(Evaluator):
         return general
 
     def add_into(self, target: Any, other: Any) -> Any:
-        """`target += other` in the memory of `target`, which the caller owns exclusively.
+        """`target += other` in the memory of `target`, which the caller owns.
 
         Cost: no allocation, no copy.
         """
@@ -161,7 +161,7 @@ _add: Final = np.add
 DIRECT: Final = DirectEvaluator()
 
 
-# ---- Python scalars -------------------------------------------------------------------
+# ---- Python scalars ------------------------------------------------------------------
 
 _scalars: dict[tuple[Any, ...], ValueRecord] = {}
 
@@ -190,7 +190,7 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
 
 
 def as_records(op: Op, operands: tuple[Any, ...]) -> tuple[ValueRecord, ...]:
-    """Give Python numbers the dtype that the other operands ask for (weak promotion)."""
+    """Give Python numbers the dtype that other operands ask for (weak promotion)."""
     known = [x.aval for x in operands if isinstance(x, ValueRecord)]
     if not known:
         raise InternalError(

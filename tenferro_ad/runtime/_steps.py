@@ -1,18 +1,19 @@
 """Steps: reverse rules of one or two inputs, written out for a sweep over bare roots.
 
-A step does for one equation what the sweep's general loop does, where every input's rule
-is one kernel or the cotangent itself. Avals of cotangent and saved values are facts of the
-application, so nothing is left to look up; the cases differ only in which inputs already
-have a cotangent, and each case is straight-line code.
+A step does for one equation what the sweep's general loop does, where every input's
+rule is one kernel or the cotangent itself. Avals of cotangent and saved values are
+facts of the application, so nothing is left to look up; the cases differ only in which
+inputs already have a cotangent, and each case is straight-line code.
 
-In the sweep's list `cts` an array is a *bare root*: it belongs to the sweep alone, which
-must release it or give it a record. A `ValueRecord` there is anything else (a seed, a
-view, a value that several inputs share); `owned` says whether it may be written.
+In the sweep's list `cts` an array is a *bare root*: it belongs to the sweep alone,
+which must release it or give it a record. A `ValueRecord` there is anything else (a
+seed, a view, a value that several inputs share); `owned` says whether it may be
+written.
 
 A step is `step(state, cts, owned, i, ct, ins, saved)`. It answers False, having changed
-nothing, where an input's cotangent is a record. If it raises, every bare root is still in
-`cts`, so the sweep can release them all. On True the sweep forgets `cts[i]`, which by then
-was moved on, written over or released.
+nothing, where an input's cotangent is a record. If it raises, every bare root is still
+in `cts`, so the sweep can release them all. On True the sweep forgets `cts[i]`, which
+by then was moved on, written over or released.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class InputRule:
 
     Attributes:
         fresh: `fresh(state, ct, saved)` gives a new value.
-        into: `into(state, ct, saved, acc)` adds to the array `acc`, which the caller owns:
-            no value is made.
+        into: `into(state, ct, saved, acc)` adds to the array `acc`, which the caller
+            owns: no value is made.
         over: `over(ct, saved)` computes into the memory of `ct`, which the caller owns
             and gives up; None where that is impossible.
-        plan: the kernel; `operands` its arrays as source over `a` (the cotangent's array)
-            and `saved`.
+        plan: the kernel; `operands` its arrays as source over `a` (the cotangent's
+            array) and `saved`.
     """
 
     __slots__ = ("fresh", "into", "operands", "over", "plan")
@@ -124,8 +125,9 @@ def _source(template: str, k: int | str) -> Lines:
 
 
 class _Writer:
-    """Writes the body of a step. Names that end in a number belong to that input: `j0` its
-    node, `h0` its cotangent so far, `run0` its kernel; `_ct` ends those of the cotangent.
+    """Writes the body of a step. Names that end in a number belong to that input: `j0`
+    its node, `h0` its cotangent so far, `run0` its kernel; `_ct` ends those of the
+    cotangent.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class _Writer:
                 }
                 space.update({f"{name}{k}": fact for name, fact in facts.items()})
 
-    # -- parts --------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------
 
     def fresh(self, k: int) -> Lines:
         """Input `k` has no cotangent: it gets a bare root. The root is in `cts` before
@@ -166,8 +168,12 @@ class _Writer:
                 *_block("if state.is_plain:", *_source(SMALL_BARE_SOURCE, k)),
                 *_block("else:", *made),
             ]
-        arrays = ", ".join(rule.operands)
-        return [*made, f"cts[j{k}] = array", f"run{k}({arrays}, array)"]
+        run = f"run{k}({', '.join(rule.operands)}, array)"
+        source = rule.plan.source
+        if source is not None and source.startswith("{") and source.endswith(")"):
+            # A method, which takes the output as its last argument.
+            run = source.format(*rule.operands).removesuffix(")") + ", array)"
+        return [*made, f"cts[j{k}] = array", run]
 
     def into(self, k: int, h: str) -> Lines:
         """Input `k` has a bare root: add to it."""
@@ -197,7 +203,7 @@ class _Writer:
         return [*_block("if is_bare:", *released), "return True"]
 
     def last(self, k: int) -> Lines:
-        """As `fresh`, and nobody needs the cotangent afterwards: move or write over it."""
+        """As `fresh`; nobody needs the cotangent afterwards: move or write over it."""
         rule = self.rules[k]
         if rule is None:
             return [f"cts[j{k}] = ct", f"owned[j{k}] = own", "return True"]
@@ -212,7 +218,7 @@ class _Writer:
             )
         return [*over, *self.fresh(k), *self.drop()]
 
-    # -- bodies -------------------------------------------------------------------------
+    # -- bodies ------------------------------------------------------------------------
 
     def one(self) -> Lines:
         return [

@@ -1,10 +1,11 @@
 """The doors: the only code that makes roots and the only code that copies bytes.
 
-`allocate` hands out a fresh root for a kernel to write, `adopt` takes over a fresh result
-of a library call, `duplicate` and `transfer` copy. Each physical allocation passes exactly
-one of the first two and is counted there once; each byte-preserving copy passes one of the
-last two and is counted there once (contract G7). Reasons have no default: kernels allocate
-under the reason of the current `State`, the copies name theirs.
+`allocate` hands out a fresh root for a kernel to write, `adopt` takes over a fresh
+result of a library call, `duplicate` and `transfer` copy. Each physical allocation
+passes exactly one of the first two and is counted there once; each byte-preserving copy
+passes one of the last two and is counted there once (contract G7). Reasons have no
+default: kernels allocate under the reason of the current `State`, the copies name
+theirs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ._root import OwnedStorage
 
 
 def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
-    """A fresh, unwritten root for an output of `operation`, counted under `state.reason`.
+    """A fresh, unwritten root for an output of `operation`, under `state.reason`.
 
     Raises:
         AllocationLimitError: the provider refuses; nothing was counted.
@@ -57,9 +58,9 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
     return record
 
 
-# The same door as source, for functions that run once for every operation: the short way
-# of `allocate`, for a small output while no ledger is open (`state.is_plain`). It reads
-# `plan`, `state` and what `DOOR_NAMES` gives, and binds `out` and `array`.
+# The same door as source, for functions that run once for every operation: the short
+# way of `allocate`, for a small output while no ledger is open (`state.is_plain`). It
+# reads `plan`, `state` and what `DOOR_NAMES` gives, and binds `out` and `array`.
 SMALL_OUTPUT_SOURCE: Final = """
         small = plan.device.small
         array = small(plan.shape, plan.dtype)
@@ -83,7 +84,8 @@ DOOR_NAMES: Final[dict[str, Any]] = {
 
 # Bare roots: a reverse sweep owns most cotangents for one step only, and a record for
 # each would cost as much as its arithmetic. They pass the same door and are released
-# through `release_bare`; a bare root that outlives the sweep gets its record from `clothe`.
+# through `release_bare`; a bare root that outlives the sweep gets its record from
+# `clothe`.
 
 
 def allocate_bare(state: State, aval: Aval, operation: str) -> Any:
@@ -115,8 +117,8 @@ def clothe(account: Account, aval: Aval, array: Any) -> ValueRecord:
 
 
 def bare(record: ValueRecord, account: Account) -> Any:
-    """The bare root of a record that nobody else holds, or None if it has none of its own
-    in that account; no event. The record is empty after.
+    """The bare root of a record that nobody else holds, or None if it has none of its
+    own in that account; no event. The record is empty after.
 
     Cost: metadata only.
     """
@@ -183,7 +185,8 @@ def _copy(
 def duplicate(source: Any, aval: Aval, operation: str) -> ValueRecord:
     """An explicit copy on the same device: one `ExplicitDuplicate` and its destination.
 
-    Cost: allocates and copies `aval.nbytes`; waits for the source on asynchronous lanes.
+    Cost: allocates and copies `aval.nbytes`; waits for the source on asynchronous
+    lanes.
     """
     return _copy(source, aval, DUPLICATE_DESTINATION, EXPLICIT_DUPLICATE, operation)
 

@@ -1,16 +1,16 @@
 """Value records: the inline form of one retained value (contract G7, `AdValueRecord`).
 
-A `ValueRecord` made by an operation *is* record, container, one-owner group, owner, claim
-and descriptor at once; a second value over the same root (a view) moves the root into a
-`RetentionContainer` that both records hold, and asking for the separate nouns
+A `ValueRecord` made by an operation *is* record, container, one-owner group, owner,
+claim and descriptor at once; a second value over the same root (a view) moves the root
+into a `RetentionContainer` that both records hold, and asking for the separate nouns
 (`container.group()`, `into_tensor`) builds them from exactly these facts. Nothing
 observable depends on which form a value has.
 
 Lifetime: whoever needs the bytes holds the record (or the container) directly; when the
 last direct holder is gone the root is released, once. Uniqueness: holders also leave
-tokens, and only tokens answer `is_unique`. A token list gives exact counts with or without
-the interpreter lock, because `append` and `pop` are atomic and an empty `pop` can only
-mean "last".
+tokens, and only tokens answer `is_unique`. A token list gives exact counts with or
+without the interpreter lock, because `append` and `pop` are atomic and an empty `pop`
+can only mean "last".
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class RetentionContainer:
         """Lend the exclusive view of the one record that holds this container.
 
         Raises:
-            NotUniqueError: a handle, tape, checkpoint or other record shares it; nothing
-                changed and nothing is duplicated.
+            NotUniqueError: a handle, tape, checkpoint or other record shares it;
+                nothing changed and nothing is duplicated.
             BorrowConflictError: a guard or an exported array reads it.
 
         Cost: metadata only.
@@ -237,7 +237,7 @@ class ValueRecord:
         return home
 
     def derive(self, array: Buffer, aval: Aval) -> ValueRecord:
-        """Another record over the same root: a second descriptor, never a second owner."""
+        """Another record over the same root: a second descriptor, no second owner."""
         if self.account is None and self.home is None:
             return ValueRecord(array, aval, None)
         home = self.container()

@@ -1,18 +1,19 @@
 """The reverse sweep: one loop for eager gradients, nested derivatives and checkpoints.
 
 `sweep` walks the recorded nodes once, from the seeds down, with the evaluator as an
-argument: over bare records it computes; over handles it is itself recorded by the levels
-outside, so any order of derivative works. It reads the recording and never changes it, so
-an error leaves the tape exactly as it was and a retry is legal.
+argument: over bare records it computes; over handles it is itself recorded by the
+levels outside, so any order of derivative works. It reads the recording and never
+changes it, so an error leaves the tape exactly as it was and a retry is legal.
 
-Ownership of cotangents is a property of the program: a rule's fresh output belongs to the
-sweep; a cotangent handed on to several inputs, a view, or a seed does not. What the sweep
-owns it may add into, or let the next elementwise rule write over; anything else that comes
-to rest at a leaf goes through the `accumulate` kernel, so every gradient has one owner.
+Ownership of cotangents is a property of the program: a rule's fresh output belongs to
+the sweep; a cotangent handed on to several inputs, a view, or a seed does not. What the
+sweep owns it may add into, or let the next elementwise rule write over; anything else
+that comes to rest at a leaf goes through the `accumulate` kernel, so every gradient has
+one owner.
 
-Most of what the sweep owns lives for one equation. It is kept as a bare root (an array in
-the list of cotangents, see `runtime/_steps.py`) and gets a record when a rule of general
-form reads it or when it is a result.
+Most of what the sweep owns lives for one equation. It is kept as a bare root (an array
+in the list of cotangents, see `runtime/_steps.py`) and gets a record when a rule of
+general form reads it or when it is a result.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class _Sweep:
         ct: Any
         if spec.n_out > 1:
             ct = tuple([self.take(i + k, aval) for k, aval in enumerate(outs)])
-            if all([c is None for c in ct]):
+            if all(c is None for c in ct):
                 return
             own = False
         else:
@@ -152,11 +153,12 @@ class _Sweep:
         """Keep what the sweep owns as bare roots, where it is a root of its own."""
         for j in ins:
             h = self.cts[j]
-            if self.owned[j] and h is not None and type(h) is not _ndarray:
-                if type(h.array) is _ndarray:
-                    array = bare(h, self.account)
-                    if array is not None:
-                        self.cts[j] = array
+            if not self.owned[j] or h is None or type(h) is _ndarray:
+                continue
+            if type(h.array) is _ndarray:  # not the buffer of another provider
+                array = bare(h, self.account)
+                if array is not None:
+                    self.cts[j] = array
 
     def kernels(
         self,
@@ -168,8 +170,8 @@ class _Sweep:
     ) -> None:
         """Rules that are one kernel each, or None for the cotangent itself.
 
-        Inputs that have a cotangent of their own add to it first; of the others the last
-        one may write over `ct`, and a single one may take it as it is.
+        Inputs that have a cotangent of their own add to it first; of the others the
+        last one may write over `ct`, and a single one may take it as it is.
         """
         cts, owned = self.cts, self.owned
         both = list(zip(ins, rules, strict=True))

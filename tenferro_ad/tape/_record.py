@@ -1,13 +1,14 @@
 """Tape records: what a recording level keeps, in the form the hot path appends.
 
-A `TapeRecord` is the reverse-mode recording of one level: three fields for each node in one
-flat list (rule, input nodes, saved values) and one count of live outputs for each node.
-Equations, descriptors and groups are made from it on demand.
+A `TapeRecord` is the reverse-mode recording of one level: three fields for each node in
+one flat list (rule, input nodes, saved values) and one count of live outputs for each
+node. Equations, descriptors and groups are made from it on demand.
 
-Handles refer to the `TapeRecord` (it is the tape's one link cell) but never the other way
-round, so there are no cycles; dropping the tape empties the record and the handles that
-remain become constants. A node whose outputs nobody can reach any more (no handle, no later
-live equation) gives its retained records back at once, through an iterative work list.
+Handles refer to the `TapeRecord` (it is the tape's one link cell) but never the other
+way round, so there are no cycles; dropping the tape empties the record and the handles
+that remain become constants. A node whose outputs nobody can reach any more (no handle,
+no later live equation) gives its retained records back at once, through an iterative
+work list.
 """
 
 from __future__ import annotations
@@ -116,13 +117,14 @@ class TapeRecord:
         self.extra: list[ValueRecord] = []
         self.has_select = False
         self.consumed = False
-        # The level outside when recording began; set by the level that uses this record.
+        # The level outside when recording began; set by the level that uses this
+        # record.
         self.outer: Any = None
 
     def __len__(self) -> int:
         return len(self.flat) // WIDTH
 
-    # -- recording ----------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------
 
     def leaf(self, token: Leaf | None, aval: Aval) -> int:
         """The node of a leaf; made on first use."""
@@ -161,7 +163,7 @@ class TapeRecord:
                 live.append(1)
         return node
 
-    # -- liveness -----------------------------------------------------------------------
+    # -- liveness ----------------------------------------------------------------------
 
     def drop(self, node: int) -> None:
         """A handle on `node` is gone."""
@@ -218,7 +220,7 @@ class TapeRecord:
                     except IndexError:
                         pass  # another holder took the last token
 
-    # -- reading ------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     def retained(self) -> Iterator[Retained]:
         """What is kept, in the order it was recorded."""
