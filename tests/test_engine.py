@@ -120,12 +120,29 @@ print("in flight")
 """
 
 
-def test_a_process_ends_cleanly_with_work_in_flight() -> None:
+UNPROVEN = """
+import os
+from tests.contract.device_support import FakeDevice
+device = FakeDevice()
+handle = device.submit("exp", device.inputs([1.0]))
+device.fake.pending[0].lose()
+print(type(handle.wait(30)).__name__, flush=True)
+device.fake.give_back = lambda buffer, write=os.write: write(1, b"freed")
+del device, handle
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [(SCRIPT, "in flight"), (UNPROVEN, "CompletionUnproven")]
+)
+def test_a_process_ends_cleanly_and_frees_nothing_that_may_be_in_use(
+    script: str, said: str
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
+        [sys.executable, "-W", "error", "-c", script],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "in flight\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{said}\n", "")

@@ -12,6 +12,7 @@ forgotten one costs memory and never frees memory in use.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, final
@@ -239,5 +240,8 @@ def retain_unproven(record: RetirementRecord) -> tuple[AllocationSpan, ...]:
     record._moved_by = "retain_unproven"
     spans = record.spans
     _RETAINED.append(record)
+    # The end of the interpreter empties every list, and work may still be running: a
+    # reference that nobody holds keeps the record beyond that.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(record))
     retirements._count(unproven=spans)
     return spans
