@@ -10,9 +10,10 @@ from ._backend import (
     enqueue,
     run_synchronously,
 )
-from ._cpu import CPU, CpuDevice, Plan, compiled, infer_call
+from ._cpu import CPU, CpuDevice, infer_call
 from ._engine import DEADLINE, Engine, Job
 from ._host import HostEndpoint, HostStream
+from ._plan import Plan, compiled
 
 __all__ = [
     "CPU",

@@ -1,0 +1,144 @@
+"""Plans: how one application runs, fixed once and replayed.
+
+`execute` is the only way from an application to its outputs that everybody may take.
+The fast paths (eager functions of one and two operands, the steps of a reverse sweep)
+write the same thing out from the facts that a plan shows, for small outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import CodeType
+from typing import Any, final
+
+from .._ledger import State
+from ..ops import Call, RuleSpec
+from ..storage import (
+    DOOR_NAMES,
+    POOLED_FROM,
+    SMALL_OUTPUT_SOURCE,
+    ValueRecord,
+    allocate,
+)
+
+
+@final
+class Plan:
+    """How one application runs: `execute(state, *records)` gives a record or a tuple.
+
+    Attributes:
+        call: the application (structure only, no values).
+        execute: allocates the outputs through the door and runs the kernel.
+        run: `run(*arrays, out)`, the kernel alone; None unless it writes one output.
+        source: the kernel as an expression over `run`, `{0}`, `{1}`, with a fresh array
+            as its value, where that is one NumPy call or operator; else None.
+        overwrite: `overwrite(*arrays, out)` computes into memory that may be the first
+            operand's; elementwise only.
+        into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
+            kernels with one output.
+        scratch_nbytes, into_nbytes: workspace of `run` and of `into`.
+        aval, shape, dtype, nbytes, device: of the first output.
+        is_small: fast paths may allocate the output themselves and call `run`.
+        specs: reverse rules by mask of tracked arguments, filled on first use; None
+            where the fast paths do not record.
+    """
+
+    __slots__ = (
+        "aval",
+        "call",
+        "device",
+        "dtype",
+        "execute",
+        "into",
+        "into_nbytes",
+        "is_small",
+        "nbytes",
+        "overwrite",
+        "run",
+        "scratch_nbytes",
+        "shape",
+        "source",
+        "specs",
+    )
+
+    def __init__(
+        self,
+        call: Call,
+        execute: Callable[..., Any] | None = None,
+        *,
+        run: Callable[..., None] | None = None,
+        source: str | None = None,
+        overwrite: Callable[..., None] | None = None,
+        into: Callable[..., None] | None = None,
+        scratch_nbytes: int = 0,
+        into_nbytes: int = 0,
+    ) -> None:
+        self.call = call
+        self.aval = aval = call.out
+        self.shape, self.dtype, self.nbytes = aval.shape, aval.dtype, aval.nbytes
+        self.device = aval.device
+        self.run = run
+        self.source = source
+        self.overwrite = overwrite
+        self.into = into
+        self.scratch_nbytes = scratch_nbytes
+        self.into_nbytes = into_nbytes
+        self.is_small = run is not None and aval.nbytes < POOLED_FROM
+        self.execute = _written_out(self) if execute is None else execute
+        short = len(call.ins) <= 2 and len(call.outs) == 1
+        self.specs: list[RuleSpec | None] | None = (
+            [None] * 4 if short and call.is_differentiable else None
+        )
+
+    def put_before(self, check: Callable[..., None]) -> None:
+        """Let `check(call, arrays)` refuse values before anything is allocated."""
+        call, checked = self.call, self.execute
+
+        def execute(state: State, *xs: ValueRecord) -> ValueRecord:
+            check(call, [x.array for x in xs])
+            return checked(state, *xs)
+
+        self.execute, self.run, self.is_small = execute, None, False
+
+    def spec(self, mask: int) -> RuleSpec:
+        """The reverse rule for the tracked arguments in `mask`."""
+        spec = self.call.spec(mask)
+        if self.specs is not None:
+            self.specs[mask] = spec
+        return spec
+
+
+def _written_out(plan: Plan) -> Callable[..., ValueRecord]:
+    """`execute` for one output: the door and the kernel as one function, because rules
+    run it for every operation that they compute."""
+    names = [f"x{i}" for i in range(len(plan.call.ins))]
+    source = f"""
+def execute(state, {", ".join(names)}):
+    if state.is_plain and is_small:{SMALL_OUTPUT_SOURCE}
+    else:
+        out = allocate(state, aval, name)
+        array = out.array
+        if scratch:
+            state.account.use_workspace(scratch)
+    run({"".join(f"{n}.array, " for n in names)}array)
+    return out
+"""
+    space = {
+        **DOOR_NAMES,
+        "allocate": allocate,
+        "aval": plan.aval,
+        "is_small": plan.is_small,
+        "name": plan.call.op.name,
+        "plan": plan,
+        "run": plan.run,
+        "scratch": plan.scratch_nbytes,
+    }
+    exec(compiled(source), space)
+    return space["execute"]  # type: ignore[no-any-return]
+
+
+@cache
+def compiled(source: str) -> CodeType:
+    """Generated source as code; shapes and kernels are names in it: there are few."""
+    return compile(source, "<tenferro_ad>", "exec")
