@@ -153,6 +153,14 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
     "erf": (scipy.special.erf, True),
     "erfc": (scipy.special.erfc, True),
     "sigmoid": (scipy.special.expit, True),
+    **{
+        name: (getattr(scipy.special, name), True)
+        for name in (
+            "erfinv erfcinv erfcx dawsn ndtr ndtri log_ndtr zeta digamma gammaln gamma "
+            "betaln gammainc gammaincc jv iv ive j0 j1 i0 i1 i0e i1e xlogy xlog1py "
+            "entr rel_entr kl_div logit log_expit"
+        ).split()
+    },
     "rsqrt": (_rsqrt, True),
     "maximum": (_maximum, True),
     "minimum": (_minimum, True),

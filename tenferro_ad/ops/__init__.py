@@ -6,13 +6,18 @@ from . import (
     _constants,
     _contractions,
     _convolution,
+    _cumulative,
+    _fft,
     _indexing,
     _movement,
     _network,
     _place,
     _pooling,
+    _random,
     _reductions,
     _reinterpret,
+    _sorting,
+    _special,
 )
 from ._call import Applied
 from ._constants import exact
@@ -37,6 +42,7 @@ from ._op import (
 from ._place import Key, span
 from ._program import Equation, Program
 from ._scalar import ElementwiseOp, elementwise, node_dtype
+from ._special import polygamma
 
 # Importing a module of rows enters them into the table.
 _ROWS = (
@@ -45,13 +51,18 @@ _ROWS = (
     _constants,
     _contractions,
     _convolution,
+    _cumulative,
+    _fft,
     _indexing,
     _movement,
     _network,
     _place,
     _pooling,
+    _random,
     _reductions,
     _reinterpret,
+    _sorting,
+    _special,
 )
 
 __all__ = [
@@ -78,6 +89,7 @@ __all__ = [
     "expand",
     "integer_power",
     "node_dtype",
+    "polygamma",
     "project",
     "register",
     "reshaped",
