@@ -1,0 +1,61 @@
+"""The documented kinks, in both modes. The table is `tests/reference/kinks.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro_ad as ta
+from tests.reference.kinks import KINKS, Kink, point_of, slope_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+each_kink = pytest.mark.parametrize("kink", KINKS, ids=lambda kink: kink.name)
+
+
+def total(kink: Kink) -> Any:
+    return lambda x: ta.sum(kink.function(ta, x))
+
+
+@each_kink
+def test_reverse_mode(kink: Kink) -> None:
+    g = ta.grad(total(kink))(ta.asarray(point_of(kink)))
+    np.testing.assert_allclose(np.asarray(g), slope_of(kink), rtol=1e-12, atol=0)
+
+
+# A tangent of zero times an infinite slope is NaN in forward mode.
+FINITE = [k for k in KINKS if np.isfinite(slope_of(k)).all()]
+
+
+@pytest.mark.parametrize("kink", FINITE, ids=lambda kink: kink.name)
+def test_forward_mode(kink: Kink) -> None:
+    """Along each axis apart: a slope of 0 is 0 whatever the others are."""
+    x = point_of(kink)
+    for i, wanted in enumerate(slope_of(kink)):
+        for part in [1, 1j] if x.dtype.kind == "c" else [1]:
+            t = np.zeros_like(x)
+            t[i] = part
+            _, pushed = ta.jvp(total(kink), (ta.asarray(x),), (ta.asarray(t),))
+            seen = (np.conj(wanted) * part).real
+            np.testing.assert_allclose(np.asarray(pushed), seen, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", ["where with a root", "where with a division"])
+def test_without_strong_zeros_a_select_lets_nan_through(name: str) -> None:
+    """What the default protects from, and that it can be switched off."""
+    (kink,) = [k for k in KINKS if k.name == name]
+    g = ta.grad(total(kink), strong_zero=False)(ta.asarray(point_of(kink)))
+    assert np.isnan(np.asarray(g)).any()
+
+
+def test_windows_share_ties() -> None:
+    """The largest elements of a pooling window share the slope equally."""
+    x = np.array([[[[1.0, 2.0, 2.0, 0.0]]]])
+    g = ta.grad(lambda v: ta.sum(ta.max_pool2d(v, (1, 4))))(ta.asarray(x))
+    assert np.asarray(g).tolist() == [[[[0.0, 0.5, 0.5, 0.0]]]]
+
+
+def test_the_table_says_each_thing_once() -> None:
+    assert len({k.name for k in KINKS}) == len(KINKS)
+    assert all(len(k.point) == len(k.slope) for k in KINKS)
