@@ -180,7 +180,7 @@ _HALF = const(0.5)
 _s = call("sign", x)
 _row("conj", 1.0, pair=((ZERO, const(1.0)),), ints=True)
 _row("real", 1.0, pair=((_HALF, _HALF),), result="r", ints=True)
-_row("imag", None, pair=((const(-0.5j), const(0.5j)),), result="r", ints=True)
+_row("imag", None, pair=((const(-0.5j), const(0.5j)),), result="r", kinds="c")
 _row(
     "abs",
     call("sign", x),
