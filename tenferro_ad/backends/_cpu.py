@@ -38,7 +38,7 @@ from ._numpy_printer import Printed, print_numpy
 from ._plan import Plan, compiled
 
 Array = np.ndarray[Any, Any]
-_PAGE: Final = 4096
+_GRAIN: Final = 64  # sizes in the pool: multiples of a cache line
 
 
 @final
@@ -84,7 +84,7 @@ class CpuDevice:
         return np.ndarray(shape, dtype, self._take(nbytes))
 
     def _take(self, nbytes: int) -> Array:
-        size = -(-nbytes // _PAGE) * _PAGE
+        size = -(-nbytes // _GRAIN) * _GRAIN
         held = self._pool.get(size)
         if held:
             try:
@@ -111,7 +111,7 @@ class CpuDevice:
         if buffer.nbytes < POOLED_FROM:
             return
         raw = buffer.base if buffer.base is not None else buffer
-        if raw.dtype != np.uint8 or raw.ndim != 1 or raw.nbytes % _PAGE:
+        if raw.dtype != np.uint8 or raw.ndim != 1 or raw.nbytes % _GRAIN:
             return  # adopted from a library: its own allocator takes it back
         if self.pool_bytes + raw.nbytes > self.pool_limit:
             self.trim()

@@ -187,12 +187,11 @@ class _Sweep:
                     rule.into(self.state, ct, saved, acc)
             elif rule is not None:
                 final = own and alias is None and number == len(both) - 1
-                if h is None and final and rule.over is not None:
-                    cts[j] = rule.over(ct, saved)
+                if final and rule.over is not None:
+                    g = rule.over(ct, saved)
                 else:
                     g = rule.fresh(self.state, ct, saved)
-                    cts[j] = g if h is None else self.add_into(g, h)
-                owned[j] = True
+                cts[j], owned[j] = g if h is None else self.add_into(g, h), True
             elif h is None:
                 cts[j], owned[j] = ct, own and alias is None and _sole(ct)
                 if alias is not None:
