@@ -1,8 +1,8 @@
 """Abstract values: shape, dtype and placement of a value, without its bytes.
 
-`aval_of` interns, so the hot path compares and hashes avals by identity; the intern table
-may be emptied at any time, so identity is only ever a shortcut, never a proof of
-difference.
+`aval_of` interns, so the hot path compares and hashes avals by identity; the intern
+table may be emptied at any time, so identity is only ever a shortcut, never a proof
+of difference.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _avals: dict[tuple[Any, ...], Aval] = {}
 
 
 def aval_of(shape: Shape, dtype: DType, device: Any) -> Aval:
-    """The interned aval of `shape` (tuple of ints), `dtype` (numpy dtype) and `device`."""
+    """The interned aval of `shape` (ints), `dtype` (a NumPy dtype) and `device`."""
     key = (shape, dtype, device)
     found = _avals.get(key)
     if found is None:

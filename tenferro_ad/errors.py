@@ -245,7 +245,7 @@ class BindError(AccessError):
 
 
 class NotEnqueuedError(AccessError):
-    """The provider proves that nothing was enqueued; `recovered` is the bound launch."""
+    """The provider proved that nothing was enqueued; `recovered` is the launch."""
 
 
 # ---- groups

@@ -1,7 +1,8 @@
 """`x.at[key].set(v)` and `.add(v)`: new values with some elements changed.
 
-Eager tensors never change; these give a fresh value. Keys are those of `x[key]`; repeated
-indices add up in `add`, and the last one wins in `set`. Differentiable in `x` and `v`.
+Eager tensors never change; these give a fresh value. Keys are those of `x[key]`;
+repeated indices add up in `add`, and the last one wins in `set`. Differentiable in `x`
+and `v`.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class AtKey:
         Raises:
             IndexRangeError, ShapeError, DTypeError: as `x[key]` and broadcasting raise.
 
-        Cost: the index values, one placed value, a mask and the result are allocated; no
-            copies.
+        Cost: the index values, one placed value, a mask and the result are allocated;
+            no copies.
         """
         x = self._x
         placed, at = self._placed(values, last=True)

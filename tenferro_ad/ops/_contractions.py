@@ -79,7 +79,7 @@ def _matmul_tn(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
 
 def _dot(form: str) -> Any:
-    """Two real matrices of one dtype: the method's call costs a third of `np.matmul`'s."""
+    """Two real matrices of one dtype: the method call costs a third of `np.matmul`."""
 
     def source(call: Call) -> str | None:
         x, y = call.ins

@@ -1,13 +1,14 @@
 """Scalar expressions: what an elementwise kernel computes, as data.
 
-One expression form serves every lane: backends print it (NumPy calls here, C-like source
-elsewhere), and `derivative` differentiates it symbolically, so an elementwise operation
-declares its derivative once and never spells out a VJP, a JVP or a second derivative.
+One expression form serves every lane: backends print it (NumPy calls here, C-like
+source elsewhere), and `derivative` differentiates it symbolically, so an elementwise
+operation declares its derivative once and never spells out a VJP, a JVP or a second
+derivative.
 
 Complex values follow Wirtinger calculus: `derivative` returns the pair of partials with
-respect to a variable and to its conjugate. For a real pairing Re(conj(a) b) the pullback of
-a cotangent `ct` is `ct * conj(d) + conj(ct) * dbar`, the pushforward of a tangent `t` is
-`t * d + conj(t) * dbar`.
+respect to a variable and to its conjugate. For a real pairing Re(conj(a) b) the
+pullback of a cotangent `ct` is `ct * conj(d) + conj(ct) * dbar`, the pushforward of a
+tangent `t` is `t * d + conj(t) * dbar`.
 
 Source: W. Wirtinger, Math. Ann. 97 (1927); K. Kreutz-Delgado, arXiv:0906.4835.
 """
@@ -16,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Union
+from typing import Any, ClassVar, Final
 
-Scalar = Union[bool, int, float, complex]
+Scalar = bool | int | float | complex
 
 
 class Expr:
@@ -119,7 +120,7 @@ ONE: Final = const(1.0)
 
 @dataclass(frozen=True, slots=True)
 class ScalarFn:
-    """A scalar function: arity, kind of result, derivative with respect to each argument.
+    """A scalar function: arity, kind of result, derivative for each argument.
 
     Attributes:
         d: partials, as expressions in `x`, `y`, `z` (the arguments) and `out` (the
@@ -128,8 +129,8 @@ class ScalarFn:
             0 would turn an infinite or NaN cotangent into NaN).
         pair: partials for complex arguments where the function is not holomorphic.
         result: kind of the result; "same" takes it from the arguments.
-        singular: the derivative can be infinite or NaN at points where the value is used
-            (what `strong_zero` guards).
+        singular: the derivative can be infinite or NaN at points where the value is
+            used (what `strong_zero` guards).
     """
 
     name: str
@@ -163,8 +164,8 @@ def _is(e: Expr, value: float) -> bool:
 def call(fn: str, *args: Any) -> Expr:
     """Apply a scalar function, with the exact simplifications of arithmetic by 0 and 1.
 
-    Zero here is a *literal* zero of a derivative formula, so `0 * x` is 0 even where `x`
-    is infinite: the formula says that there is no dependence at all.
+    Zero here is a *literal* zero of a derivative formula, so `0 * x` is 0 even where
+    `x` is infinite: the formula says that there is no dependence at all.
     """
     es = tuple(as_expr(a) for a in args)
     a = es[0]
@@ -287,8 +288,10 @@ def derivative(
     """Partials of `e` with respect to variable `name` and to its conjugate.
 
     Args:
-        strong: multiply inner derivatives with a product in which an exact zero absorbs.
-        keep_out: `e` is one row of the table; let its derivative read the value as `out`.
+        strong: multiply inner derivatives with a product in which an exact zero
+            absorbs.
+        keep_out: `e` is one row of the table; let its derivative read the value as
+            `out`.
     """
     grads: dict[Expr, tuple[Expr, Expr]] = {}
     times = (lambda a, b: call("szmul", a, b)) if strong else (lambda a, b: a * b)
@@ -368,7 +371,5 @@ def push(e: Expr, name: str, kind: str, *, keep_out: bool) -> Expr | None:
 
 
 def is_singular(e: Expr) -> bool:
-    """Whether some function in `e` declares a derivative that can be infinite or NaN."""
-    return any(
-        n.fn in FUNCTIONS and FUNCTIONS[n.fn].singular for n in topological(e)
-    )
+    """Whether a function in `e` declares that its derivative can be inf or NaN."""
+    return any(n.fn in FUNCTIONS and FUNCTIONS[n.fn].singular for n in topological(e))

@@ -51,8 +51,8 @@ class Write:
     `scratch_nbytes(call)` bounds its workspace. `check(call, ins)` refuses values (an
     index out of range) before anything is allocated. `add(call, target, ins)` adds the
     only output to an array, for kernels that need not visit all of it. `source(call)`
-    gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as its
-    last argument, or None where it is more than that.
+    gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as
+    its last argument, or None where it is more than that.
     """
 
     fn: Callable[..., None]
@@ -64,7 +64,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A descriptor change: `fn(array, call)` gives an array over the same bytes (a tuple
+    """A descriptor change: `fn(array, call)` gives an array over the bytes (a tuple
     of them for several outputs), or None where strides cannot express it. Then the
     elements are laid out in row-major order by an explicit duplicate or, if the row
     says so, by writing an ordinary output."""

@@ -43,7 +43,7 @@ class Program:
         return len(self.avals) - 1
 
     def check(self) -> None:
-        """Re-check the program: each variable is defined once, before use, with the aval
+        """Check the program: each variable is defined once, before use, with the aval
         that its equation's call states.
 
         Raises:

@@ -16,7 +16,7 @@ from ._op import Elementwise, Op, broadcast_shapes
 
 
 class ElementwiseOp(Op):
-    """A row whose kernel is one scalar expression; its rules are derived, not written."""
+    """A row whose kernel is one scalar expression; its rules follow from it."""
 
     __slots__ = ("_fused",)
     kernel: Elementwise

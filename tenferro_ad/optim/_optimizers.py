@@ -30,7 +30,7 @@ _adam = ta.fused(
 
 
 class _Optimizer(ABC):
-    """Finds parameters and gradients, keeps state by variable, updates all or nothing."""
+    """Finds gradients, keeps state by variable, updates all parameters or none."""
 
     _states = 0
 

@@ -22,7 +22,6 @@ from tenferro_ad.engine._ownership_views import (
     retention_of,
 )
 from tenferro_ad.errors import (
-    BorrowConflictError,
     ExtractError,
     ExtractFailedError,
     InvalidSlotError,
