@@ -25,6 +25,9 @@ NOT_AT: dict[tuple[str, str], str] = {
 }
 """Samples (by row and kind of operand) that JAX cannot compute, and why."""
 
+COSTLY: set[str] = set()
+"""Rows of which only two samples are compared, one for each precision."""
+
 
 def same(*names: str) -> None:
     """Rows that `jax.numpy` has by the same name and with the same signature."""
