@@ -81,8 +81,11 @@ class _Sweep:
     def __init__(
         self, tape: TapeRecord, seeds: Mapping[int, Any], F: Evaluator, strong: bool
     ) -> None:
-        top = max(seeds) + 1
         self.flat, self.multi = tape.flat, tape.multi
+        last = max(seeds)
+        if self.flat[WIDTH * last].kind == PAD:  # a further output: go to its equation
+            last = self.flat[WIDTH * last + 1]
+        top = last + self.flat[WIDTH * last].n_out
         self.F, self.inplace = F, F.inplace
         self.add_into: Any = getattr(F, "add_into", None)
         self.which = 1 if strong else 0
