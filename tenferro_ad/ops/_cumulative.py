@@ -21,7 +21,7 @@ from .._aval import Aval
 from ..errors import ShapeError
 from ._axes import HALF, SINGLE, as_float, need_real
 from ._op import Call, Evaluator, Op, Write, register
-from ._place import span
+from ._place import Key, span
 
 Array = np.ndarray[Any, Any]
 _CHUNK: Final = 4096  # Python numbers alive at once in a recurrence of few lanes
@@ -84,18 +84,19 @@ register(
 def _shifted(F: Evaluator, v: Any, axis: int, by: int, fill: float) -> Any:
     """`v[k - by]` at k, `fill` where there is none; `by` is 1 or -1."""
     shape = v.aval.shape
-    n = shape[axis]
-    if n == 0:
+    if shape[axis] == 0:
         return v
-    kept, target = (0, 1) if by > 0 else (1, 0)
+    first, last = _without_end(shape, axis, 0), _without_end(shape, axis, 1)
+    kept, target = (first, last) if by > 0 else (last, first)
+    return F.place(F.slice(v, kept), shape, target, fill)
 
-    def key(start: int) -> Any:
-        return tuple(
-            span(start, n - 1, 1) if k == axis else span(0, m, 1)
-            for k, m in enumerate(shape)
-        )
 
-    return F.place(F.slice(v, key(kept)), shape, key(target), fill)
+def _without_end(shape: tuple[int, ...], axis: int, start: int) -> Key:
+    """All elements along `axis` but the last, or from `start` = 1 but the first."""
+    return tuple(
+        span(start, n - 1, 1) if k == axis else span(0, n, 1)
+        for k, n in enumerate(shape)
+    )
 
 
 # ---- linear recurrences --------------------------------------------------------------
@@ -251,18 +252,31 @@ def _finite(F: Evaluator, out: Any) -> Any:
     return F.select(F.isinf(out), zero, out)
 
 
+def _steps(F: Evaluator, out: Any, safe: Any, call: Call, *, at_later: bool) -> Any:
+    """exp(out[k - 1] - out[k]) at k, or at k - 1; 0 where there is no pair.
+
+    `out` does not decrease, so the exponents are at most 0, as is `x - out`.
+    """
+    shape, axis = out.aval.shape, call.axis
+    if shape[axis] == 0:
+        return out
+    earlier, later = (_without_end(shape, axis, k) for k in (0, 1))
+    if call.reverse:
+        earlier, later = later, earlier
+    steps = F.exp(F.sub(F.slice(out, earlier), F.slice(safe, later)))
+    return F.place(steps, shape, later if at_later else earlier, 0)
+
+
 def _logs_pull(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
-    # Towards the end `out` does not decrease, so both exponents are at most 0.
     safe = _finite(F, out)
-    by = 1 if call.reverse else -1
-    step = F.exp(F.sub(out, _shifted(F, safe, call.axis, by, 0)))
+    step = _steps(F, out, safe, call, at_later=False)
     sums = F.linear_recurrence(step, ct, call.axis, not call.reverse)
     return _to_aval(F, F.mul(F.exp(F.sub(x, safe)), sums), call.ins[0])
 
 
 def _logs_push(F: Evaluator, t: Any, call: Call, *, x: Any, out: Any) -> Any:
     safe = _finite(F, out)
-    step = F.exp(F.sub(_previous(F, out, call), safe))
+    step = _steps(F, out, safe, call, at_later=True)
     t = F.mul(F.exp(F.sub(x, safe)), t)
     return F.linear_recurrence(step, t, call.axis, call.reverse)
 

@@ -1,0 +1,457 @@
+"""Discrete Fourier transforms with the array API's names, over SciPy's pocketfft.
+
+`n` (or `s`) cuts the operand along an axis or pads it with zeros before the transform.
+`norm` says which direction carries the factor 1/n: "backward" (the inverse, the
+default), "forward", or "ortho" for its root in both. float32 stays in single precision.
+Every transform is linear and retains nothing; its derivative is another transform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from . import errors
+from .engine import HANDLES, EagerTensor, as_tensor, asarray, astype, conj, roll
+from .ops import span
+
+__all__ = [
+    "fft",
+    "ifft",
+    "fftn",
+    "ifftn",
+    "fft2",
+    "ifft2",
+    "rfft",
+    "irfft",
+    "rfftn",
+    "irfftn",
+    "rfft2",
+    "irfft2",
+    "hfft",
+    "ihfft",
+    "fftfreq",
+    "rfftfreq",
+    "fftshift",
+    "ifftshift",
+]
+
+Norm = Literal["backward", "ortho", "forward"]
+Lengths = Sequence[int] | None
+Axes = Sequence[int] | None
+
+_SWAPPED: Final[dict[Norm, Norm]] = {
+    "backward": "forward",
+    "forward": "backward",
+    "ortho": "ortho",
+}
+
+
+# ---- arguments -----------------------------------------------------------------------
+
+
+def _bad(operation: str, argument: str, found: Any, fix: str) -> Exception:
+    return errors.InvalidArgumentError(
+        operation=operation, argument=argument, found=f"{found}", fix=fix
+    )
+
+
+def _axis(operation: str, axis: Any, ndim: int) -> int:
+    try:
+        k = index(axis)
+    except TypeError:
+        raise _bad(operation, "axis", repr(axis), "pass an integer") from None
+    if not -ndim <= k < ndim:
+        raise errors.IndexRangeError(
+            operation=operation,
+            argument="axis",
+            found=f"axis {k} of a value with {ndim} axes",
+            fix=f"use an axis from {-ndim} to {ndim - 1}" if ndim else "it has no axis",
+        )
+    return k % ndim
+
+
+def _where(
+    operation: str, x: EagerTensor, s: Lengths, axes: Axes
+) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    """Axes from 0 on, and for each the length asked for."""
+    if axes is None:
+        count = x.ndim if s is None else len(s)
+        if count > x.ndim:
+            raise _bad(operation, "s", s, f"pass at most {x.ndim} lengths")
+        axes = range(x.ndim - count, x.ndim)
+    found = tuple(_axis(operation, a, x.ndim) for a in axes)
+    if len(set(found)) < len(found):
+        raise _bad(operation, "axes", tuple(axes), "name each axis once")
+    if s is None:
+        return found, (None,) * len(found)
+    if len(s) != len(found):
+        raise _bad(operation, "s", tuple(s), f"pass {len(found)} lengths")
+    return found, tuple(s)
+
+
+def _length(operation: str, n: Any) -> int:
+    try:
+        found = index(n)
+    except TypeError:
+        found = 0
+    if found < 1:
+        raise _bad(operation, "n", repr(n), "pass a length from 1 on")
+    return found
+
+
+def _norm(operation: str, norm: Any) -> Norm:
+    if norm not in _SWAPPED:
+        fix = 'pass "backward", "ortho" or "forward"'
+        raise _bad(operation, "norm", repr(norm), fix)
+    found: Norm = norm
+    return found
+
+
+def _resized(x: EagerTensor, axes: tuple[int, ...], lengths: list[int]) -> EagerTensor:
+    """`x` cut and then padded with zeros to the lengths given: a view where it is only
+    cut, itself where nothing changes."""
+    shape = list(x.shape)
+    for a, n in zip(axes, lengths, strict=True):
+        shape[a] = n
+    key = tuple(span(0, min(m, n), 1) for m, n in zip(x.shape, shape, strict=True))
+    if any(n < m for m, n in zip(x.shape, shape, strict=True)):
+        x = HANDLES.slice(x, key)
+    if x.shape != tuple(shape):
+        x = HANDLES.place(x, tuple(shape), key, 0)
+    return x
+
+
+def _full(
+    operation: str, row: str, x: Any, s: Lengths, axes: Axes, norm: Any
+) -> EagerTensor:
+    x, norm = as_tensor(x), _norm(operation, norm)
+    at, lengths = _where(operation, x, s, axes)
+    if not at:
+        return astype(x, np.result_type(x.dtype, np.complex64))
+    sizes = [
+        _length(operation, x.shape[a] if n is None else n)
+        for a, n in zip(at, lengths, strict=True)
+    ]
+    out: EagerTensor = getattr(HANDLES, row)(_resized(x, at, sizes), at, norm)
+    return out
+
+
+def _half(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerTensor:
+    x, norm = as_tensor(x), _norm(operation, norm)
+    if x.dtype.kind == "c":
+        raise errors.DTypeError(
+            operation=operation,
+            argument="x",
+            found=f"dtype {x.dtype}, where it takes real numbers",
+            fix="use the complex transform of the same name without `r`",
+        )
+    at, lengths = _where(operation, x, s, axes)
+    if not at:
+        raise _bad(operation, "axes", "no axis", "name at least one axis")
+    sizes = [
+        _length(operation, x.shape[a] if n is None else n)
+        for a, n in zip(at, lengths, strict=True)
+    ]
+    out: EagerTensor = HANDLES.rfftn(_resized(x, at, sizes), at, norm)
+    return out
+
+
+def _unhalf(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerTensor:
+    x, norm = as_tensor(x), _norm(operation, norm)
+    at, lengths = _where(operation, x, s, axes)
+    if not at:
+        raise _bad(operation, "axes", "no axis", "name at least one axis")
+    last = lengths[-1]
+    n = _length(operation, 2 * (x.shape[at[-1]] - 1) if last is None else last)
+    sizes = [
+        _length(operation, x.shape[a] if m is None else m)
+        for a, m in zip(at[:-1], lengths[:-1], strict=True)
+    ]
+    x = _resized(x, at, [*sizes, n // 2 + 1])
+    out: EagerTensor = HANDLES.irfftn(x, at, n, norm)
+    return out
+
+
+def _one(n: int | None) -> Lengths:
+    return None if n is None else (n,)
+
+
+# ---- complex transforms --------------------------------------------------------------
+
+
+def fft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """The transform along one axis: sums of x[j] exp(-2 pi i j k / n).
+
+    Args:
+        x: real or complex samples; real ones give the full spectrum.
+        n: the length to cut or pad to; None keeps it.
+        axis: one axis.
+        norm: which direction carries the factor 1/n.
+
+    Raises:
+        IndexRangeError: not an axis of `x`.
+        InvalidArgumentError: a length below 1, an unknown `norm`.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _full("fft", "fftn", x, _one(n), (axis,), norm)
+
+
+def ifft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """The inverse of `fft`; see there for arguments and errors.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _full("ifft", "ifftn", x, _one(n), (axis,), norm)
+
+
+def fftn(
+    x: Any, /, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward"
+) -> EagerTensor:
+    """The transform along several axes; see `fft`.
+
+    Args:
+        x: real or complex samples.
+        s: a length for each axis; None keeps them.
+        axes: the axes; None means the last ones that `s` has lengths for, or all.
+        norm: which direction carries the factor 1/n.
+
+    Raises:
+        IndexRangeError: not an axis of `x`.
+        InvalidArgumentError: an axis named twice, a length below 1, another number of
+            lengths than of axes, an unknown `norm`.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _full("fftn", "fftn", x, s, axes, norm)
+
+
+def ifftn(
+    x: Any, /, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward"
+) -> EagerTensor:
+    """The inverse of `fftn`; see there for arguments and errors.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _full("ifftn", "ifftn", x, s, axes, norm)
+
+
+def fft2(
+    x: Any, /, *, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> EagerTensor:
+    """`fftn` along two axes.
+
+    Cost: that of `fftn`.
+    """
+    return _full("fft2", "fftn", x, s, axes, norm)
+
+
+def ifft2(
+    x: Any, /, *, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> EagerTensor:
+    """`ifftn` along two axes.
+
+    Cost: that of `ifftn`.
+    """
+    return _full("ifft2", "ifftn", x, s, axes, norm)
+
+
+# ---- transforms of real samples ------------------------------------------------------
+
+
+def rfft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """The first n // 2 + 1 coefficients of `fft` for real samples.
+
+    Args:
+        x: real samples.
+        n, axis, norm: see `fft`.
+
+    Raises:
+        DTypeError: complex samples. Others as for `fft`.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _half("rfft", x, _one(n), (axis,), norm)
+
+
+def irfft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """Real samples from the first half of their spectrum, the inverse of `rfft`.
+
+    Args:
+        x: coefficients; imaginary parts at frequency 0 and at the highest of an even
+            length are ignored, and have slope 0.
+        n: the length of the result; None means 2 (m - 1) for m coefficients.
+        axis, norm: see `fft`.
+
+    Raises:
+        IndexRangeError, InvalidArgumentError: as for `fft`.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _unhalf("irfft", x, _one(n), (axis,), norm)
+
+
+def rfftn(
+    x: Any, /, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward"
+) -> EagerTensor:
+    """`rfft` along the last of several axes and `fft` along the others; see `fftn`.
+
+    Raises:
+        DTypeError: complex samples. Others as for `fftn`.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _half("rfftn", x, s, axes, norm)
+
+
+def irfftn(
+    x: Any, /, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward"
+) -> EagerTensor:
+    """The inverse of `rfftn`; the last of `s` is the length of the result.
+
+    Cost: one allocation of the result's size, one more where `x` is padded.
+    """
+    return _unhalf("irfftn", x, s, axes, norm)
+
+
+def rfft2(
+    x: Any, /, *, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> EagerTensor:
+    """`rfftn` along two axes.
+
+    Cost: that of `rfftn`.
+    """
+    return _half("rfft2", x, s, axes, norm)
+
+
+def irfft2(
+    x: Any, /, *, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = "backward"
+) -> EagerTensor:
+    """`irfftn` along two axes.
+
+    Cost: that of `irfftn`.
+    """
+    return _unhalf("irfft2", x, s, axes, norm)
+
+
+# ---- real spectra --------------------------------------------------------------------
+
+
+def hfft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """The real spectrum of samples with Hermitian symmetry, from their first half.
+
+    Args:
+        x: the first half of the samples.
+        n: the length of the result; None means 2 (m - 1) for m samples.
+        axis, norm: see `fft`.
+
+    Raises:
+        IndexRangeError, InvalidArgumentError: as for `fft`.
+
+    Cost: two allocations, one more where `x` is padded.
+    """
+    swapped = _SWAPPED[_norm("hfft", norm)]
+    return _unhalf("hfft", conj(as_tensor(x)), _one(n), (axis,), swapped)
+
+
+def ihfft(
+    x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> EagerTensor:
+    """The inverse of `hfft`: the first half of the samples with a real spectrum `x`.
+
+    Cost: two allocations, one more where `x` is padded.
+    """
+    swapped = _SWAPPED[_norm("ihfft", norm)]
+    return conj(_half("ihfft", x, _one(n), (axis,), swapped))
+
+
+# ---- frequencies ---------------------------------------------------------------------
+
+
+def _frequencies(name: str, n: Any, d: float, dtype: Any, device: Any) -> EagerTensor:
+    found = getattr(np.fft, name)(_length(name, n), d)
+    wanted = np.dtype(np.float64 if dtype is None else dtype)
+    if wanted.kind != "f":
+        raise errors.DTypeError(
+            operation=name,
+            argument="dtype",
+            found=f"dtype {wanted}",
+            fix="pass a real floating dtype",
+        )
+    return asarray(found, dtype=wanted, device=device)
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
+) -> EagerTensor:
+    """The frequencies of the coefficients of `fft`, in cycles per unit of `d`.
+
+    Args:
+        n: the length of the transform.
+        d: the distance between samples.
+        dtype: a real floating dtype, by default float64.
+        device: where the result lives.
+
+    Raises:
+        InvalidArgumentError: a length below 1. DTypeError: another kind of dtype.
+
+    Cost: one allocation, filled from outside.
+    """
+    return _frequencies("fftfreq", n, d, dtype, device)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
+) -> EagerTensor:
+    """The frequencies of the coefficients of `rfft`; see `fftfreq`.
+
+    Cost: one allocation, filled from outside.
+    """
+    return _frequencies("rfftfreq", n, d, dtype, device)
+
+
+def _rolled(operation: str, x: Any, axes: int | Axes, *, back: bool) -> EagerTensor:
+    value: EagerTensor = as_tensor(x)
+    given = (axes,) if isinstance(axes, int) else axes
+    at, _ = _where(operation, value, None, given)
+    if not at:
+        return value
+    halves = [-(value.shape[a] // 2) if back else value.shape[a] // 2 for a in at]
+    return roll(value, tuple(halves), axis=at)
+
+
+def fftshift(x: Any, /, *, axes: int | Axes = None) -> EagerTensor:
+    """Frequency 0 moved to the middle of each axis.
+
+    Args:
+        x: coefficients in the order of `fft`.
+        axes: one axis, several, or None for all.
+
+    Raises:
+        IndexRangeError: not an axis. InvalidArgumentError: an axis named twice.
+
+    Cost: one allocation of the result's size.
+    """
+    return _rolled("fftshift", x, axes, back=False)
+
+
+def ifftshift(x: Any, /, *, axes: int | Axes = None) -> EagerTensor:
+    """The inverse of `fftshift`.
+
+    Cost: one allocation of the result's size.
+    """
+    return _rolled("ifftshift", x, axes, back=True)
