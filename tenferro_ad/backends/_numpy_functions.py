@@ -36,6 +36,13 @@ def _clip(x: Any, lo: Any, hi: Any, out: Array) -> None:
     np.minimum(out, hi, out=out)
 
 
+def _round(x: Array, out: Array) -> None:
+    if x.dtype.kind in "biu":
+        np.copyto(out, x)
+    else:
+        np.rint(x, out)
+
+
 def _real(x: Array, out: Array) -> None:
     np.copyto(out, x.real)
 
@@ -140,7 +147,6 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
             "floor": "floor",
             "ceil": "ceil",
             "trunc": "trunc",
-            "round": "rint",
             "bitwise_and": "bitwise_and",
             "bitwise_or": "bitwise_or",
             "bitwise_xor": "bitwise_xor",
@@ -150,6 +156,7 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
             "copysign": "copysign",
         }.items()
     },
+    "round": (_round, True),
     "erf": (scipy.special.erf, True),
     "erfc": (scipy.special.erfc, True),
     "sigmoid": (scipy.special.expit, True),

@@ -117,7 +117,8 @@ def _fitted(
         space[f"d{k}"] = t
         uses = [i for i, line in enumerate(lines) if f" t{k})" in line]
         found = uses and _CALL_OF_OPERANDS.fullmatch(lines[uses[0]])
-        if found and even and shape:
+        plain = found and isinstance(space[found[1].partition("(")[0]], np.ufunc)
+        if found and plain and even and shape:
             # The function makes the register, which costs less than filling one.
             lines[uses[0]] = f"t{k} = {found[1]})"
         else:
