@@ -7,6 +7,11 @@ binding) and publish exactly one payload: host contiguous, host strided, or devi
 They repeat no static check. On failure the mapping is undone and
 `AccessError.recovered` is the same pairing.
 
+A provider may have to wait here for work that writes the bytes. That is a
+synchronisation point and never a copy: no ledger counts it. What is prepared stays
+ready until it is closed, bound or garbage, and every loop after it finds the bytes
+where they are.
+
 Host bytes are reachable only through the guard inside a host payload; arrays that it
 hands out hold its borrow until they are garbage.
 """
@@ -143,7 +148,8 @@ def prepare_read(checked: CheckedRead, target: AccessTarget) -> PreparedRead:
     Raises:
         AccessError: The provider could not; `recovered` is the same usable pairing.
 
-    Cost: constant; at most one map or binding, which may wait; no validation.
+    Cost: constant; at most one map or binding, which may wait (a synchronisation
+    point); no validation, no copy.
     """
     ref, descriptor = checked._part("prepare_read")
     try:
@@ -170,7 +176,8 @@ def prepare_write(checked: CheckedWrite, target: AccessTarget) -> PreparedWrite:
     Raises:
         AccessError: The provider could not; `recovered` is the same usable pairing.
 
-    Cost: constant; at most one map or binding, which may wait; no validation.
+    Cost: constant; at most one map or binding, which may wait (a synchronisation
+    point); no validation, no copy.
     """
     if type(checked) is not CheckedWrite:
         raise InvalidArgumentError(

@@ -6,6 +6,9 @@ completion releases each of them once, in that order, before anybody hears of th
 outcome. Without proof, `retain_unproven` keeps the record for the life of the process:
 freeing anything would be a guess. Nothing reads what is kept, and nothing takes it out.
 
+Whoever waits for retirement waits at a synchronisation point, which is never a copy:
+results are where the work wrote them.
+
 Safety needs no finaliser to run. A record that is dropped undecided keeps itself, so a
 forgotten one costs memory and never frees memory in use.
 """

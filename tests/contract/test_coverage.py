@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-FINISHED_STAGE = 1
+FINISHED_STAGE = 2
 MOST_IDS = 3
 
 FOLDER = Path(__file__).parent

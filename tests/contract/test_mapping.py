@@ -26,6 +26,14 @@ HostWriteGuard WriteInjectivityProof AllocationSpan AllocationDiagnostics
 ProviderContext AllocationGroup DescriptorSlot DescriptorRecord TypedTensor
 TypedTensorView TypedTensorViewMut Tensor TensorView TensorViewMut TensorRank DynRank
 AccessError GroupError DisjointViewError ExtractError
+ExecutionInputs ExecutionHandle SubmitRejected ExecutionOutcome ExecutionBundle
+DiagnosticKey Completed RetiredFailed CompletionUnproven OutputAccessError
+OutputExtractError SubmitError ExecutionError CompletionError DeviceRead DeviceWrite
+BindError ProviderPreparedRead ProviderPreparedWrite BorrowedBindings
+BorrowedSubmitRejected RetiredBorrowed RetirementRecord ProviderEvent
+ProviderRetirementBinding TapeRetention AdValueRecord RetentionContainer TapeRecord
+ValueKey DescriptorRef EagerTensor ValueGuard IntoValueError NotUnique Extract Gradients
+CopyReason AllocationReason
 """,
 )
 METHODS = re.findall(
@@ -33,7 +41,9 @@ METHODS = re.findall(
     """
 prepare_read prepare_write prepare_host prepare_host_mut as_slice as_slice_mut
 iter_contiguous iter_contiguous_mut iter_strided iter_strided_mut get get_mut view
-view_mut split_mut try_extract into_tensor as_view as_view_mut
+view_mut split_mut try_extract into_tensor as_view as_view_mut submit wait into_parts
+output into_output bind_read bind_write submit_detached submit_borrowed value
+duplicate_value into_value grad take_grad
 """,
 )
 ROW = re.compile(r"^\| (?P<sketch>[^|]+) \| (?P<ours>[^|]+) \|$", re.MULTILINE)

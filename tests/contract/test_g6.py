@@ -1,0 +1,189 @@
+"""G6: what the documentation owes. One test for each clause, named after it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenferro_ad as ta
+from tenferro_ad import storage
+from tenferro_ad.storage import _access, _reinterpret, _retirement
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+STAGE = 2
+COLUMNS = ("cap", "borrow", "sync", "fail", "drop", "reclaim")
+PAGES = [*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("guides/*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def clauses() -> list[dict[str, Any]]:
+    """Clauses of the stages that `docs/contract.md` covers."""
+    everything = tomllib.loads(read("tests/contract/clauses.toml"))["clause"]
+    return [c for c in everything if c["stage"] <= STAGE and c["kind"] != "rust-only"]
+
+
+def sections(page: str) -> dict[str, str]:
+    """Text below each heading of a page, by heading."""
+    parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def anchors(page: str) -> list[str]:
+    return re.findall(r'<a id="([^"]+)"></a>', page)
+
+
+def test_each_clause_has_one_anchor_with_words_of_its_own() -> None:
+    page = read("docs/contract.md")
+    assert sorted(anchors(page)) == sorted(c["id"] for c in clauses())
+    register = {c["id"]: words(c["text"]) for c in clauses() if "cap" not in c}
+    for clause, text in register.items():
+        after = words(page.split(f'<a id="{clause}"></a>')[1].split("<a id=")[0])
+        assert len(after) > 20, clause
+        assert not after.startswith(text), clause
+
+
+def test_the_amendments_are_numbered_without_a_gap() -> None:
+    named = re.findall(r"^- \*\*A(\d)\.", read("docs/contract.md"), re.MULTILINE)
+    assert named == ["1", "2", "3", "4", "5", "6"]
+
+
+@pytest.mark.clause("g1-scope")
+def test_the_scope_of_g1_is_a_correctness_and_not_a_security_boundary() -> None:
+    text = words(sections(read("docs/contract.md"))["G1. Span access and retirement"])
+    scope = text.split('<a id="g1-scope"></a>')[1].casefold()
+    for guarded in (
+        "readers and writers",
+        "memory valid",
+        "layout arithmetic",
+        "dtype",
+        "providers",
+        "device",
+        "not a security boundary",
+        "hostile",
+    ):
+        assert guarded in scope, guarded
+
+
+@pytest.mark.clause("g6-p4-access", "conv-waits-not-copies")
+def test_state_tables_equal_the_register_and_docstrings_tell_waits_from_copies() -> (
+    None
+):
+    page = read("docs/contract.md")
+    rows = [c for c in clauses() if c["kind"] == "state-row"]
+    assert {c["id"][:2] for c in rows} == {"g1", "g2", "g5", "g7"}
+    for c in rows:
+        cells = [f'<a id="{c["id"]}"></a>{c["text"]}', *(c[name] for name in COLUMNS)]
+        assert f"\n| {' | '.join(cells)} |\n" in page, c["id"]
+    for module in (_access, _retirement):
+        text = words(module.__doc__ or "")
+        assert "synchronisation point" in text
+        assert "never a copy" in text
+    for call in (
+        storage.prepare_read,
+        storage.prepare_write,
+        storage.TensorView.prepare_host,
+        storage.TensorViewMut.prepare_host_mut,
+    ):
+        doc = inspect.getdoc(call) or ""
+        assert "Cost:" in doc
+        assert "wait" in doc
+    for kind in (storage.RetirementRecord, storage.ProviderRetirementBinding):
+        assert (inspect.getdoc(kind) or "").strip()
+
+
+@pytest.mark.clause("g6-p2-safety-notes")
+def test_the_safety_notes_explain_where_correctness_rests_on_an_argument() -> None:
+    named = sections(read("docs/safety-notes.md"))
+    for heading, word in {
+        "The unsafe import boundary": "_from_allocation",
+        "Direct ownership of roots and spans": "Shared",
+        "Immutable aliasing": "alias",
+        "Cautious disjointness": "envelope",
+        "Borrows of N children": "exclusive borrow",
+        "Extraction": "try_extract",
+        "Retirement": "RetirementRecord",
+    }.items():
+        assert word in named[heading], heading
+    for name in re.findall(r"`(storage/\w+\.py)`", read("docs/safety-notes.md")):
+        assert (ROOT / "tenferro_ad" / name).is_file()
+
+
+@pytest.mark.clause("g6-p3-semantics")
+def test_a_page_explains_owners_views_and_handles() -> None:
+    named = sections(read("docs/tensor-semantics.md"))
+    assert {
+        "Owners",
+        "Views",
+        "Handles",
+        "From handle to owner, and back",
+        "Borrowing from a handle",
+        "What is kept",
+        "Copies",
+    } <= named.keys()
+    for heading in ("Owners", "Views", "Handles", "What is kept", "Copies"):
+        assert "```python" in named[heading], heading
+
+
+@pytest.mark.clause("g6-p6-reinterpret")
+def test_representation_views_are_told_from_casts_and_the_pairs_are_listed() -> None:
+    named = sections(read("docs/guides/views-and-slicing.md"))
+    contrast = words(named["Representation views and numeric casts"])
+    assert "keeps the bytes" in contrast
+    assert "keeps the values" in contrast
+    lines = [
+        re.findall(r"`(\w+)`", part)
+        for line in named["Supported pairs"].split("\n- ")[1:]
+        for part in line.split("\n\n")[0].split(";")
+    ]
+    listed = {(a, b) for group in lines for a in group for b in group if a != b}
+    assert listed == set(storage.scalar_pairs())
+    assert "DynRank" in named["Result rank"]
+    text = words(_reinterpret.__doc__ or "")
+    assert "numeric cast (`astype`) keeps values" in text
+    for call in (storage.TensorView.reinterpret, storage.Tensor.into_reinterpreted):
+        assert "scalar_pairs" in (inspect.getdoc(call) or "")
+    for call in (ta.view_as_real, ta.view_as_complex):
+        assert "makes" in (inspect.getdoc(call) or "")
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name
+)
+def test_the_examples_of_a_page_run_in_order(page: Path) -> None:
+    names: dict[str, Any] = {}
+    exec("import numpy as np\nimport tenferro_ad as ta", names)
+    text = page.read_text(encoding="utf-8")
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in BLOCK.finditer(text):
+            # Errors name the line of the page.
+            line = text.count("\n", 0, block.start(1))
+            source = "\n" * line + block[1]
+            exec(compile(source, str(page), "exec", dont_inherit=True), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target, part in LINK.findall(page.read_text(encoding="utf-8")):
+        to = page.parent / target if target else page
+        assert to.exists(), target
+        if part:
+            text = to.read_text(encoding="utf-8")
+            titles = [t.lower().replace(" ", "-") for t in sections(text)]
+            assert part in (*titles, *anchors(text)), part
