@@ -145,8 +145,10 @@ def test_an_exported_value_outlives_its_tensor_and_is_not_reused() -> None:
     assert other.shape == (20_000,)
 
 
+@pytest.mark.reference
 def test_torch_reads_both_kinds_of_export() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     x = ta.asarray([1.0, 2.0])
     for copy in (None, False):
         theirs = torch.from_dlpack(Exported(x, copy))
