@@ -159,8 +159,8 @@ def test_representation_views_are_told_from_casts_and_the_pairs_are_listed() -> 
     assert "numeric cast (`astype`) keeps values" in text
     for call in (storage.TensorView.reinterpret, storage.Tensor.into_reinterpreted):
         assert "scalar_pairs" in (inspect.getdoc(call) or "")
-    for call in (ta.view_as_real, ta.view_as_complex):
-        assert "makes" in (inspect.getdoc(call) or "")
+    for public in (ta.view_as_real, ta.view_as_complex):
+        assert "makes" in (inspect.getdoc(public) or "")
 
 
 @pytest.mark.parametrize(
