@@ -9,6 +9,7 @@ from . import (
     _cumulative,
     _fft,
     _indexing,
+    _linalg,
     _movement,
     _network,
     _place,
@@ -19,7 +20,7 @@ from . import (
     _sorting,
     _special,
 )
-from ._call import Applied
+from ._call import UNPREPARED, Applied
 from ._constants import exact
 from ._elementwise import integer_power
 from ._expr import Expr, call, const, select, topological, var
@@ -54,6 +55,7 @@ _ROWS = (
     _cumulative,
     _fft,
     _indexing,
+    _linalg,
     _movement,
     _network,
     _place,
@@ -67,6 +69,7 @@ _ROWS = (
 
 __all__ = [
     "OPS",
+    "UNPREPARED",
     "Applied",
     "Call",
     "Elementwise",
