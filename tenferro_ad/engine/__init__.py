@@ -6,11 +6,14 @@ from . import (
     _fn_elementwise,
     _fn_indexing,
     _fn_joining,
+    _fn_linalg,
     _fn_movement,
     _fn_nn,
+    _fn_norms,
     _fn_products,
     _fn_reductions,
     _fn_reinterpret,
+    _fn_solve,
     _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._checkpoint import checkpoint
@@ -21,11 +24,14 @@ from ._fn_dtypes import *
 from ._fn_elementwise import *
 from ._fn_indexing import *
 from ._fn_joining import *
+from ._fn_linalg import *
 from ._fn_movement import *
 from ._fn_nn import *
+from ._fn_norms import *
 from ._fn_products import *
 from ._fn_reductions import *
 from ._fn_reinterpret import *
+from ._fn_solve import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
@@ -66,8 +72,11 @@ __all__ += _fn_dtypes.__all__
 __all__ += _fn_elementwise.__all__
 __all__ += _fn_indexing.__all__
 __all__ += _fn_joining.__all__
+__all__ += _fn_linalg.__all__
 __all__ += _fn_movement.__all__
 __all__ += _fn_nn.__all__
+__all__ += _fn_norms.__all__
 __all__ += _fn_products.__all__
 __all__ += _fn_reductions.__all__
 __all__ += _fn_reinterpret.__all__
+__all__ += _fn_solve.__all__
