@@ -53,9 +53,9 @@ _SWAPPED: Final[dict[Norm, Norm]] = {
 # ---- arguments -----------------------------------------------------------------------
 
 
-def _bad(operation: str, argument: str, found: Any, fix: str) -> Exception:
+def _bad(name: str, argument: str, found: Any, fix: str) -> Exception:
     return errors.InvalidArgumentError(
-        operation=operation, argument=argument, found=f"{found}", fix=fix
+        operation=name, argument=argument, found=f"{found}", fix=fix
     )
 
 
@@ -75,7 +75,7 @@ def _axis(operation: str, axis: Any, ndim: int) -> int:
 
 
 def _where(
-    operation: str, x: EagerTensor, s: Lengths, axes: Axes
+    operation: str, x: EagerTensor, s: Lengths, axes: Axes, *, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """Axes from 0 on, and for each the length asked for."""
     if axes is None:
@@ -84,8 +84,8 @@ def _where(
             raise _bad(operation, "s", s, f"pass at most {x.ndim} lengths")
         axes = range(x.ndim - count, x.ndim)
     found = tuple(_axis(operation, a, x.ndim) for a in axes)
-    if len(set(found)) < len(found):
-        raise _bad(operation, "axes", tuple(axes), "name each axis once")
+    if len(set(found)) < len(found) or len(found) < least:
+        raise _bad(operation, "axes", tuple(axes), "name some axis, and each one once")
     if s is None:
         return found, (None,) * len(found)
     if len(s) != len(found):
@@ -101,6 +101,12 @@ def _length(operation: str, n: Any) -> int:
     if found < 1:
         raise _bad(operation, "n", repr(n), "pass a length from 1 on")
     return found
+
+
+def _sizes(operation: str, x: EagerTensor, axes: Any, lengths: Any) -> list[int]:
+    """A length for each axis: its own where none is given."""
+    given = zip(axes, lengths, strict=True)
+    return [_length(operation, x.shape[a] if n is None else n) for a, n in given]
 
 
 def _norm(operation: str, norm: Any) -> Norm:
@@ -132,10 +138,7 @@ def _full(
     at, lengths = _where(operation, x, s, axes)
     if not at:
         return astype(x, np.result_type(x.dtype, np.complex64))
-    sizes = [
-        _length(operation, x.shape[a] if n is None else n)
-        for a, n in zip(at, lengths, strict=True)
-    ]
+    sizes = _sizes(operation, x, at, lengths)
     out: EagerTensor = getattr(HANDLES, row)(_resized(x, at, sizes), at, norm)
     return out
 
@@ -149,28 +152,18 @@ def _half(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerTen
             found=f"dtype {x.dtype}, where it takes real numbers",
             fix="use the complex transform of the same name without `r`",
         )
-    at, lengths = _where(operation, x, s, axes)
-    if not at:
-        raise _bad(operation, "axes", "no axis", "name at least one axis")
-    sizes = [
-        _length(operation, x.shape[a] if n is None else n)
-        for a, n in zip(at, lengths, strict=True)
-    ]
+    at, lengths = _where(operation, x, s, axes, least=1)
+    sizes = _sizes(operation, x, at, lengths)
     out: EagerTensor = HANDLES.rfftn(_resized(x, at, sizes), at, norm)
     return out
 
 
 def _unhalf(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerTensor:
     x, norm = as_tensor(x), _norm(operation, norm)
-    at, lengths = _where(operation, x, s, axes)
-    if not at:
-        raise _bad(operation, "axes", "no axis", "name at least one axis")
+    at, lengths = _where(operation, x, s, axes, least=1)
     last = lengths[-1]
     n = _length(operation, 2 * (x.shape[at[-1]] - 1) if last is None else last)
-    sizes = [
-        _length(operation, x.shape[a] if m is None else m)
-        for a, m in zip(at[:-1], lengths[:-1], strict=True)
-    ]
+    sizes = _sizes(operation, x, at[:-1], lengths[:-1])
     x = _resized(x, at, [*sizes, n // 2 + 1])
     out: EagerTensor = HANDLES.irfftn(x, at, n, norm)
     return out

@@ -21,7 +21,17 @@ from tenferro_ad import (
     tanh,
 )
 
+from ._activations import elu, leaky_relu
+from ._attention import scaled_dot_product_attention
 from ._functional import layer_norm, linear, mse_loss, nll_loss
+from ._normalisation import (
+    batch_norm,
+    batch_statistics,
+    dropout,
+    group_norm,
+    rms_norm,
+)
+from ._resizing import adaptive_avg_pool, adaptive_max_pool, interpolate
 
 __all__ = [
     "conv1d",
@@ -31,7 +41,12 @@ __all__ = [
     "embedding",
     "max_pool2d",
     "avg_pool2d",
+    "adaptive_max_pool",
+    "adaptive_avg_pool",
+    "interpolate",
     "relu",
+    "elu",
+    "leaky_relu",
     "gelu",
     "silu",
     "softplus",
@@ -40,6 +55,12 @@ __all__ = [
     "softmax",
     "log_softmax",
     "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "batch_statistics",
+    "group_norm",
+    "dropout",
+    "scaled_dot_product_attention",
     "cross_entropy",
     "nll_loss",
     "mse_loss",

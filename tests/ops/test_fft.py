@@ -121,6 +121,8 @@ def test_refusals() -> None:
         fft.fft(x, n=0)
     with pytest.raises(errors.InvalidArgumentError, match="once"):
         fft.fftn(x, axes=(0, -2))
+    with pytest.raises(errors.InvalidArgumentError, match="some axis"):
+        fft.rfftn(x, axes=())
     with pytest.raises(errors.InvalidArgumentError, match="2 lengths"):
         fft.fftn(x, s=(3,), axes=(0, 1))
     with pytest.raises(errors.DTypeError, match="rfft"):
