@@ -216,6 +216,7 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
         call,
         run=run,
         source=source,
+        fresh=run if _makes(run, call) else None,
         overwrite=printed.overwriter(shape, even=even),
         into=into,
         scratch_nbytes=printed.scratch_nbytes(shape),
@@ -223,18 +224,28 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
     )
 
 
+def _makes(run: Any, call: Call) -> bool:
+    """Whether `run` by itself gives an array of the output's dtype."""
+    if not isinstance(run, np.ufunc):
+        return False
+    dtypes = run.resolve_dtypes((*[a.dtype for a in call.ins], None))
+    return bool(dtypes[-1] == call.out.dtype)
+
+
 def _plan_write(call: Call, kernel: Write) -> Plan:
     outs, name, fn = call.outs, call.op.name, kernel.fn
     scratch = kernel.scratch_nbytes(call)
     if len(outs) == 1 and not call.op.variadic:
         source = kernel.source(call)
+        run, fresh = _functions(call, fn, source)
         into, needed = _adding(call, fn, scratch), scratch + call.out.nbytes
         if kernel.add is not None:
             into, needed = _adding_in_place(call, kernel.add, scratch), scratch
         plan = Plan(
             call,
-            run=_runner(call, fn, source),
+            run=run,
             source=source,
+            fresh=fresh,
             into=into,
             scratch_nbytes=scratch,
             into_nbytes=needed,
@@ -254,17 +265,24 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
     return Plan(call, execute, scratch_nbytes=scratch)
 
 
-def _runner(
+def _functions(
     call: Call, fn: Callable[..., None], source: str | None
-) -> Callable[..., None]:
-    """`run(*arrays, out)` of a kernel that writes one output."""
+) -> tuple[Callable[..., None], Callable[..., Any] | None]:
+    """`run(*arrays, out)` of a kernel that writes one output, and `fresh(*arrays)`."""
     if source is None:
-        return lambda *arrays: fn(call, arrays[-1:], arrays[:-1])
+        return lambda *arrays: fn(call, arrays[-1:], arrays[:-1]), None
     names = [f"x{i}" for i in range(len(call.ins))]
-    written = source.format(*names).removesuffix(")") + ", out)"
+    value, params = source.format(*names), ", ".join(names)
+    written = f"""
+def run({params}, out):
+    {value.removesuffix(")")}, out)
+
+def fresh({params}):
+    return {value}
+"""
     space: dict[str, Any] = {}
-    exec(compiled(f"def run({', '.join(names)}, out):\n    {written}"), space)
-    return space["run"]  # type: ignore[no-any-return]
+    exec(compiled(written), space)
+    return space["run"], space["fresh"]
 
 
 def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., None]:

@@ -17,7 +17,8 @@ from ..ops import Call, RuleSpec
 from ..storage import (
     DOOR_NAMES,
     POOLED_FROM,
-    SMALL_OUTPUT_SOURCE,
+    SMALL_ARRAY_SOURCE,
+    SMALL_RECORD_SOURCE,
     ValueRecord,
     allocate,
 )
@@ -33,13 +34,15 @@ class Plan:
         run: `run(*arrays, out)`, the kernel alone; None unless it writes one output.
         source: the kernel as an expression over `run`, `{0}`, `{1}`, with a fresh array
             as its value, where that is one NumPy call or operator; else None.
+        fresh: `fresh(*arrays)` gives the result of a small output as a fresh array, if
+            one NumPy function makes it: row-major whenever the operands are. Else None.
         overwrite: `overwrite(*arrays, out)` computes into memory that may be the first
             operand's; elementwise only.
         into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
             kernels with one output.
         scratch_nbytes, into_nbytes: workspace of `run` and of `into`.
         aval, shape, dtype, nbytes, device: of the first output.
-        is_small: fast paths may allocate the output themselves and call `run`.
+        is_small: steps may allocate the output themselves and call `run`.
         specs: reverse rules by mask of tracked arguments, filled on first use; None
             where the fast paths do not record.
     """
@@ -50,6 +53,7 @@ class Plan:
         "device",
         "dtype",
         "execute",
+        "fresh",
         "into",
         "into_nbytes",
         "is_small",
@@ -69,6 +73,7 @@ class Plan:
         *,
         run: Callable[..., None] | None = None,
         source: str | None = None,
+        fresh: Callable[..., Any] | None = None,
         overwrite: Callable[..., None] | None = None,
         into: Callable[..., None] | None = None,
         scratch_nbytes: int = 0,
@@ -85,6 +90,8 @@ class Plan:
         self.scratch_nbytes = scratch_nbytes
         self.into_nbytes = into_nbytes
         self.is_small = run is not None and aval.nbytes < POOLED_FROM
+        # NumPy's functions give scalars, not arrays, of no dimension.
+        self.fresh = fresh if self.is_small and aval.ndim else None
         self.execute = _written_out(self) if execute is None else execute
         short = len(call.ins) <= 2 and len(call.outs) == 1
         self.specs: list[RuleSpec | None] | None = (
@@ -99,7 +106,8 @@ class Plan:
             check(call, [x.array for x in xs])
             return checked(state, *xs)
 
-        self.execute, self.run, self.is_small = execute, None, False
+        self.execute, self.run, self.fresh = execute, None, None
+        self.is_small = False
 
     def spec(self, mask: int) -> RuleSpec:
         """The reverse rule for the tracked arguments in `mask`."""
@@ -115,7 +123,7 @@ def _written_out(plan: Plan) -> Callable[..., ValueRecord]:
     names = [f"x{i}" for i in range(len(plan.call.ins))]
     source = f"""
 def execute(state, {", ".join(names)}):
-    if state.is_plain and is_small:{SMALL_OUTPUT_SOURCE}
+    if state.is_plain and is_small:{SMALL_ARRAY_SOURCE}{SMALL_RECORD_SOURCE}
     else:
         out = allocate(state, aval, name)
         array = out.array

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._ledger import STATE
 from ..ops import Op
-from ..storage import DOOR_NAMES, SMALL_OUTPUT_SOURCE
+from ..storage import DOOR_NAMES, SMALL_RECORD_SOURCE
 from ..tape import hold
 from ._eager import EagerTensor
 
@@ -107,12 +107,17 @@ def binary(x, y):
     spec = specs[mask] or plan.spec(mask)
     {record}
 """
-# The plan's `execute`, with its short way written out.
+# The plan's `execute`, with its shortest way written out.
 _COMPUTE = """
     state = state_of()
-    if plan.is_small and state.is_plain:{door}
-        run = plan.run
-        run({arrays}, array)
+    fresh = plan.fresh
+    if (
+        fresh is not None
+        and state.is_plain
+        and plan.device.small is empty
+        and {inline}
+    ):
+        array = fresh({arrays}){door}
     else:
         out = plan.execute(state, {records})
 """
@@ -167,7 +172,8 @@ def written_out(
     args = ("x", "y")[: len(op.args)]
     select = "core.has_select = True\n    " if op.is_select else ""
     compute = _COMPUTE.format(
-        door=SMALL_OUTPUT_SOURCE.rstrip(),
+        door=SMALL_RECORD_SOURCE.rstrip(),
+        inline=" and ".join(f"{a}r.home is None" for a in args),
         arrays=", ".join(f"{a}r.array" for a in args),
         records=", ".join(f"{a}r" for a in args),
     )

@@ -20,7 +20,7 @@ from . import (
     _sorting,
     _special,
 )
-from ._call import Applied
+from ._call import UNPREPARED, Applied
 from ._constants import exact
 from ._elementwise import integer_power
 from ._expr import Expr, call, const, select, topological, var
@@ -69,6 +69,7 @@ _ROWS = (
 
 __all__ = [
     "OPS",
+    "UNPREPARED",
     "Applied",
     "Call",
     "Elementwise",

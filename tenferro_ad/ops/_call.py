@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._op import Op
 
 Rule = Callable[..., Any]
+UNPREPARED: Final = -2  # `kind` and `steps` of a rule whose plans are not fixed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ class RuleSpec:
             operation.
         code: which of the common forms `saves` is (`_CODES`), or -1.
         kind, rules, steps: what the direct evaluator prepared from `kernels` (see its
-            `prepare`); `rules` and `steps` hold the plain and the strong form.
+            `prepare`); they hold the plain and the strong form, `steps` also None for
+            evaluators without steps.
     """
 
     __slots__ = (
@@ -177,10 +179,10 @@ class RuleSpec:
         self.pull = _pull([r.fn for r in rules], at)
         self.strong = _pull([r.strong for r in rules], at)
         self.code = _CODES.get(self.saves, -1) if self.n_out == 1 else -1
-        # Filled by the evaluator that fixes plans; -2 says "not yet".
-        self.kind = -2
+        # Filled by the evaluator that fixes plans.
+        self.kind = UNPREPARED
         self.rules: tuple[Any, Any] = (None, None)
-        self.steps: tuple[Any, Any] = (None, None)
+        self.steps: tuple[Any, Any, None] = (UNPREPARED, UNPREPARED, None)
         self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
         if all(r.applied is not None or r.passes for r in rules):
             self.kernels = [

@@ -74,16 +74,16 @@ class DirectEvaluator(Evaluator):
 
     inplace: ClassVar[bool] = True
 
-    def prepare(self, spec: RuleSpec) -> int:
-        """Fix the plans of a rule, once for each application form; gives `spec.kind`.
+    def prepare(self, spec: RuleSpec) -> None:
+        """Fix the plans of a rule, once for each application form.
 
         kind 0: every input's rule is one kernel or the cotangent itself; `spec.rules`
         holds an `InputRule` or None for each, `spec.steps` the steps. kind -1: the
         general path.
         """
         if spec.kernels is None or spec.n_out > 1:
-            spec.kind = -1
-            return -1
+            spec.kind, spec.steps = -1, (None, None, None)
+            return
         call = spec.call
         saved = [call.outs[~s] if s < 0 else call.ins[s] for s in spec.saves]
 
@@ -101,9 +101,8 @@ class DirectEvaluator(Evaluator):
             tuple([rule(kernel, which) for kernel in spec.kernels]) for which in (0, 1)
         )
         spec.rules = (first, second)
-        spec.steps = (step_of(first, call.out), step_of(second, call.out))
         spec.kind = 0
-        return 0
+        spec.steps = (step_of(first, call.out), step_of(second, call.out), None)
 
     def bind(self, op: Op) -> Callable[..., Any]:
         if op.variadic:

@@ -28,6 +28,7 @@ from ..backends import Plan, compiled
 from ..storage import (
     DOOR_NAMES,
     POOLED_FROM,
+    SMALL_BARE_ARRAY_SOURCE,
     SMALL_BARE_SOURCE,
     SMALL_RELEASE_SOURCE,
     allocate_bare,
@@ -160,20 +161,30 @@ class _Writer:
         the kernel runs, so that a kernel that raises leaves nothing behind."""
         rule = self.rules[k]
         assert rule is not None
+        plan, operands = rule.plan, ", ".join(rule.operands)
         made = [f"array = allocate_bare(state, aval{k}, name{k})"]
-        if rule.plan.scratch_nbytes:
+        if plan.scratch_nbytes:
             made.append(f"state.account.use_workspace(scratch_nbytes{k})")
-        if rule.plan.is_small:
+        if plan.is_small:
+            small = SMALL_BARE_ARRAY_SOURCE + SMALL_BARE_SOURCE
             made = [
-                *_block("if state.is_plain:", *_source(SMALL_BARE_SOURCE, k)),
+                *_block("if state.is_plain:", *_source(small, k)),
                 *_block("else:", *made),
             ]
-        run = f"run{k}({', '.join(rule.operands)}, array)"
-        source = rule.plan.source
-        if source is not None and source.startswith("{") and source.endswith(")"):
-            # A method, which takes the output as its last argument.
-            run = source.format(*rule.operands).removesuffix(")") + ", array)"
-        return [*made, f"cts[j{k}] = array", run]
+        made += [f"cts[j{k}] = array", f"run{k}({operands}, array)"]
+        source = plan.source
+        if plan.fresh is None or source is None or not source.startswith("{0}."):
+            return made
+        # A product of matrices, whatever their strides, is row-major.
+        return [
+            *_block(
+                f"if state.is_plain and device{k}.small is empty:",
+                f"array = {source.format(*rule.operands)}",
+                f"cts[j{k}] = array",
+                *_source(SMALL_BARE_SOURCE, k),
+            ),
+            *_block("else:", *made),
+        ]
 
     def into(self, k: int, h: str) -> Lines:
         """Input `k` has a bare root: add to it."""
@@ -206,14 +217,16 @@ class _Writer:
         """As `fresh`; nobody needs the cotangent afterwards: move or write over it."""
         rule = self.rules[k]
         if rule is None:
-            return [f"cts[j{k}] = ct", f"owned[j{k}] = own", "return True"]
+            moved = _block("if not is_bare:", f"owned[j{k}] = own")
+            return [f"cts[j{k}] = ct", *moved, "return True"]
         over: Lines = []
         if rule.over is not None:
             over = _block(
                 "if own:",
                 f"write{k}({', '.join(rule.operands)}, a)",
                 f"cts[j{k}] = ct",
-                f"owned[j{k}] = True",
+                "if not is_bare:",
+                f"    owned[j{k}] = True",
                 "return True",
             )
         return [*over, *self.fresh(k), *self.drop()]

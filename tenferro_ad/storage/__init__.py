@@ -27,8 +27,10 @@ from ._descriptor import (
 )
 from ._door import (
     DOOR_NAMES,
+    SMALL_ARRAY_SOURCE,
+    SMALL_BARE_ARRAY_SOURCE,
     SMALL_BARE_SOURCE,
-    SMALL_OUTPUT_SOURCE,
+    SMALL_RECORD_SOURCE,
     SMALL_RELEASE_SOURCE,
     adopt,
     allocate,
@@ -179,8 +181,10 @@ __all__ = [
     "DOOR_NAMES",
     "POOLED_FROM",
     "RetentionContainer",
+    "SMALL_ARRAY_SOURCE",
+    "SMALL_BARE_ARRAY_SOURCE",
     "SMALL_BARE_SOURCE",
-    "SMALL_OUTPUT_SOURCE",
+    "SMALL_RECORD_SOURCE",
     "SMALL_RELEASE_SOURCE",
     "ValueRecord",
     "adopt",

@@ -58,12 +58,19 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
     return record
 
 
-# The same door as source, for functions that run once for every operation: the short
-# way of `allocate`, for a small output while no ledger is open (`state.is_plain`). It
-# reads `plan`, `state` and what `DOOR_NAMES` gives, and binds `out` and `array`.
-SMALL_OUTPUT_SOURCE: Final = """
+# The same doors as source, for functions that run once for every operation: the short
+# way for a small output while no ledger is open (`state.is_plain`). They read `plan`,
+# `state` and what `DOOR_NAMES` gives.
+#
+# `allocate` binds `array`, which the kernel then writes. Where the kernel is one NumPy
+# function and nothing watches the hand-out (no limit, no test: `small` is NumPy's own
+# `empty`), the function may make the array itself, as `adopt` takes it. Either way it
+# is one physical allocation, and what follows counts it, once, and binds `out`.
+SMALL_ARRAY_SOURCE: Final = """
         small = plan.device.small
         array = small(plan.shape, plan.dtype)
+"""
+SMALL_RECORD_SOURCE: Final = """
         out = new(ValueRecord)
         out.array = array
         out.aval = plan.aval
@@ -78,6 +85,7 @@ DOOR_NAMES: Final[dict[str, Any]] = {
     "BASE": BASE,
     "ValueRecord": ValueRecord,
     "counts": BASE.counts,
+    "empty": np.empty,
     "new": object.__new__,
 }
 
@@ -131,9 +139,11 @@ def bare(record: ValueRecord, account: Account) -> Any:
 
 # `allocate_bare` and `release_bare` as source, for small roots while no ledger is open.
 # `{k}` ends the names of the facts that they read.
-SMALL_BARE_SOURCE: Final = """
+SMALL_BARE_ARRAY_SOURCE: Final = """
 small = device{k}.small
 array = small(shape{k}, dtype{k})
+"""
+SMALL_BARE_SOURCE: Final = """
 counts[state.reason] += 1
 BASE.live_bytes += nbytes{k}
 """
@@ -167,7 +177,10 @@ def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:
         account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
     aval.device.adopted(aval.nbytes)
     account.allocated(reason, aval.nbytes)
-    return ValueRecord(array, aval, account)
+    record = ValueRecord(array, aval, account)
+    if not array.flags.c_contiguous:
+        record.container()  # inline records are row-major
+    return record
 
 
 def _copy(

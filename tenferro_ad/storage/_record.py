@@ -278,11 +278,11 @@ def record_of(tensor: Tensor, aval: Aval, operation: str) -> ValueRecord:
     moved = storage._into_allocation()
     if moved is not None:
         device, allocation, account = moved
-        if allocation is array or (
-            isinstance(array, np.ndarray)
-            and array.nbytes == allocation.nbytes
-            and array.flags.c_contiguous
-        ):
+        if isinstance(array, np.ndarray):  # inline records are the whole, row-major
+            whole = array.nbytes == allocation.nbytes and array.flags.c_contiguous
+        else:
+            whole = allocation is array
+        if whole:
             return ValueRecord(array, aval, account)
         home = RetentionContainer(allocation, device, allocation.nbytes, account)
     else:

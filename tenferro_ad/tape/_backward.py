@@ -25,9 +25,9 @@ import numpy as np
 
 from .._aval import Aval
 from .._ledger import STATE
-from ..ops import OPS, Evaluator
+from ..ops import OPS, UNPREPARED, Evaluator
 from ..storage import bare, clothe, release_bare
-from ._record import LEAF, PAD, UNPREPARED, WIDTH, TapeRecord
+from ._record import LEAF, PAD, WIDTH, TapeRecord
 
 _ndarray = np.ndarray
 
@@ -99,7 +99,8 @@ class _Sweep:
     def walk(self) -> list[int]:
         """Visit the equations; gives the leaves that have a cotangent."""
         flat, cts, owned, multi = self.flat, self.cts, self.owned, self.multi
-        state, which, inplace = self.state, self.which, self.inplace
+        # Steps compute over records; the last entry of a rule's steps is none.
+        state, which = self.state, self.which if self.inplace else -1
         prepare: Any = getattr(self.F, "prepare", None)
         leaves: list[int] = []
         for i in range(len(cts) - 1, -1, -1):
@@ -108,15 +109,15 @@ class _Sweep:
                 continue
             at = WIDTH * i
             spec = flat[at]
-            if inplace:
-                if spec.kind == UNPREPARED:
-                    prepare(spec)
+            step = spec.steps[which]
+            if step is UNPREPARED:
+                prepare(spec)
                 step = spec.steps[which]
-                if step is not None and step(
-                    state, cts, owned, i, ct, flat[at + 1], flat[at + 2]
-                ):
-                    cts[i] = None
-                    continue
+            if step is not None and step(
+                state, cts, owned, i, ct, flat[at + 1], flat[at + 2]
+            ):
+                cts[i] = None
+                continue
             kind = spec.kind
             if kind == LEAF:
                 leaves.append(i)

@@ -22,7 +22,7 @@ from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import CheckpointMismatchError
 from ..ops import Evaluator, Program
 from ._backward import sweep
-from ._record import TapeRecord
+from ._record import NO_STEPS, TapeRecord
 
 
 class RegionOp:
@@ -117,7 +117,7 @@ class RegionSpec:
     """
 
     kind: Final = -1
-    steps: Final = (None, None)
+    steps: Final = NO_STEPS
 
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program

@@ -27,8 +27,7 @@ WIDTH: Final = 3
 # Kinds of nodes that are no equations; equations have the `kind` of their rule.
 LEAF: Final = -3
 PAD: Final = -4
-UNPREPARED: Final = -2  # a rule whose `kind` the direct evaluator did not decide yet
-NO_STEPS: Final = (None, None)
+NO_STEPS: Final = (None, None, None)
 
 
 @final
