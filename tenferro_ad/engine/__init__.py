@@ -2,6 +2,7 @@
 
 from . import (
     _fn_creation,
+    _fn_cumulative,
     _fn_dtypes,
     _fn_elementwise,
     _fn_indexing,
@@ -13,13 +14,16 @@ from . import (
     _fn_products,
     _fn_reductions,
     _fn_reinterpret,
+    _fn_scatter,
     _fn_solve,
+    _fn_sorting,
     _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
 from ._fn_creation import *
+from ._fn_cumulative import *
 from ._fn_dtypes import *
 from ._fn_elementwise import *
 from ._fn_indexing import *
@@ -31,7 +35,9 @@ from ._fn_norms import *
 from ._fn_products import *
 from ._fn_reductions import *
 from ._fn_reinterpret import *
+from ._fn_scatter import *
 from ._fn_solve import *
+from ._fn_sorting import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
@@ -68,6 +74,7 @@ __all__ = [
     "update",
 ]
 __all__ += _fn_creation.__all__
+__all__ += _fn_cumulative.__all__
 __all__ += _fn_dtypes.__all__
 __all__ += _fn_elementwise.__all__
 __all__ += _fn_indexing.__all__
@@ -79,4 +86,6 @@ __all__ += _fn_norms.__all__
 __all__ += _fn_products.__all__
 __all__ += _fn_reductions.__all__
 __all__ += _fn_reinterpret.__all__
+__all__ += _fn_scatter.__all__
 __all__ += _fn_solve.__all__
+__all__ += _fn_sorting.__all__

@@ -278,7 +278,7 @@ class HandleEvaluator(Evaluator):
         if op.variadic:
             return lambda xs, *params: apply(op, tuple(xs), params)
         n = len(op.args)
-        if op.params or n > 2:
+        if op.params or n > 2 or len(op.outs) > 1:
             return lambda *operands: apply(op, operands[:n], operands[n:])
         if n == 1:
             return written_out(op, _general_unary, _finish, leaf_node)

@@ -61,7 +61,7 @@ def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
                 operation=op.name,
                 argument=op.args[0] if op.variadic else op.args[i],
                 found=f"`{device.name}` and `{aval.device.name}`",
-                fix=f'move one of them: `x.to("{device.name}")`',
+                fix="compute both on one device; values do not move by themselves",
             )
     if device is None:
         device = dict(zip(op.params, params, strict=True)).get("device", CPU)
@@ -215,7 +215,7 @@ def device_of(device: Any, operation: str) -> Any:
     """
     if device is None or device == CPU.name:
         return CPU
-    if isinstance(device, str):
+    if not hasattr(device, "plan"):
         raise InvalidArgumentError(
             operation=operation,
             argument="device",

@@ -1,0 +1,18 @@
+"""The root publishes what the engine offers, and nothing that does not exist."""
+
+import tenferro_ad as ta
+from tenferro_ad import engine
+
+# Working parts of the engine that users reach through operators and protocols.
+INTERNAL = {"HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
+INTERNAL |= {"last_diagonal"}  # `ta.linalg.diagonal`
+
+
+def test_every_engine_name_is_published() -> None:
+    published = set(ta.__all__) | set(ta.linalg.__all__)
+    assert set(engine.__all__) - INTERNAL <= published
+
+
+def test_every_published_name_exists_once() -> None:
+    assert len(ta.__all__) == len(set(ta.__all__))
+    assert [name for name in ta.__all__ if not hasattr(ta, name)] == []
