@@ -53,7 +53,7 @@ typecheck: .venv/.test
 	$(BIN)/python -m mypy --strict
 
 bench: .venv/.bench
-	$(BIN)/python benchmarks/eager.py
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python benchmarks/eager.py
 
 clean:
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
