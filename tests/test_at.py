@@ -58,3 +58,15 @@ def test_item_assignment_names_the_way() -> None:
     x = ta.asarray(X)
     with pytest.raises(ta.errors.ImmutableTensorError, match=r"x\.at\[i\]\.set"):
         x[0] = 1.0
+
+
+def test_a_value_on_its_own_device_is_another_handle() -> None:
+    x = ta.asarray(X)
+    with ta.ledger() as led:
+        y = x.to("cpu")
+        z = x.to(x.device)
+    assert not led.allocations
+    assert not led.copies
+    assert np.shares_memory(y.numpy(), z.numpy())
+    with pytest.raises(ta.errors.InvalidArgumentError, match="nowhere:0"):
+        x.to("nowhere:0")

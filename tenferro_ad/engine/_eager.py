@@ -23,6 +23,7 @@ from ..errors import (
     TracedConversionError,
     UseAfterMoveError,
 )
+from ..runtime import device_of
 from ..storage import Tensor, TensorView, ValueRecord, duplicate
 from ..tape import Leaf
 
@@ -158,6 +159,18 @@ class EagerTensor(Operators):
             outer[0].keep(outer[1])
             outer = outer[2]
         return EagerTensor(record, link, self._node, self._outer)
+
+    def to(self, device: Any) -> EagerTensor:
+        """The value on `device` (a device or its discovery name).
+
+        Raises:
+            InvalidArgumentError: no such device.
+
+        Cost: on the value's own device another handle; no allocation, no copy.
+        """
+        self._live("to")
+        device_of(device, "to")
+        return self.clone()
 
     def value(self) -> ValueGuard:
         """Borrow the value: `with y.value() as v: v.view, v.numpy()`.
