@@ -65,10 +65,6 @@ def aval_of(shape: Shape, dtype: DType, device: Any) -> Aval:
     return found
 
 
-def is_complex(dtype: DType) -> bool:
-    return dtype.kind == "c"
-
-
 def is_inexact(dtype: DType) -> bool:
     """Floating or complex: the dtypes that can carry a derivative."""
     return dtype.kind in "fc"

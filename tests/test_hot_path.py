@@ -19,7 +19,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
-def test_an_output_costs_a_handle_and_a_record() -> None:
+def test_an_output_costs_a_handle_and_a_record(no_collector: None) -> None:
     x = ta.asarray(np.ones(16))
     kinds = ("EagerTensor", "ValueRecord")
 
@@ -39,11 +39,10 @@ def test_an_output_costs_a_handle_and_a_record() -> None:
     before = count()
     held += [x * x for _ in range(100)]
     after = count()
-    assert {k: after[k] - before[k] for k in after} == {
-        "EagerTensor": 100,
-        "ValueRecord": 100,
-        "others": 0,
-    }
+    made = {k: after[k] - before[k] for k in after}
+    assert made["EagerTensor"] == made["ValueRecord"] == 100
+    # A worker of an engine may come or go meanwhile; a third object each would be 100.
+    assert abs(made["others"]) < 50
 
 
 def _calls_of_backward(spectators: int) -> int:

@@ -12,11 +12,11 @@ from .._ledger import STATE, State
 from ..errors import InvalidArgumentError
 from ..ops import Call, Equation, Program
 from ..storage import ValueRecord
-from ..tape import RegionCall, digest
+from ..tape import RegionCall, digest, hold
 from ._dispatch import Chain, chain_of, emit, handles, value_at
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten, relinked
+from ._pytrees import flatten
 
 
 class _Immortal:
@@ -144,8 +144,7 @@ def checkpoint(
         for x in leaves:
             if isinstance(x, EagerTensor):
                 var = core.capture(x._record, chain_of(x))
-                x = relinked(x, core, var)
-                x = EagerTensor(_held(x), core, var, None)
+                x = EagerTensor(hold(x._record), core, var, None)
             inner.append(x)
         level = RegionLevel(core, outer, verify is not None)
         inner_args, inner_kwargs = optree.tree_unflatten(treedef, inner)
@@ -160,12 +159,6 @@ def checkpoint(
         return _close(core, level, outer, result)
 
     return checkpointed
-
-
-def _held(x: EagerTensor) -> ValueRecord:
-    record = x._record
-    record.tokens.append(None)
-    return record
 
 
 def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> Any:

@@ -9,7 +9,6 @@ from ._direct import (
     host_aval,
     pair_plan,
     plan_of,
-    release_scalars,
     scalar_record,
 )
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
@@ -34,7 +33,6 @@ __all__ = [
     "host_aval",
     "pair_plan",
     "plan_of",
-    "release_scalars",
     "scalar_record",
     "submit_borrowed",
 ]

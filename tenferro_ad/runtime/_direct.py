@@ -231,8 +231,3 @@ def host_aval(
     """The aval that an outside array has once it is transferred to `device`."""
     dtype = array.dtype.newbyteorder("=")
     return aval_of(array.shape, dtype, device_of(device, operation))
-
-
-def release_scalars() -> None:
-    """Empty the scalar cache (tests that count objects)."""
-    _scalars.clear()

@@ -13,8 +13,6 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ExtractError, NotALeafError
-from ..ops import OPS
-from ..runtime import DIRECT
 from ..storage import AllocationGroup, DescriptorSlot, Tensor, TensorView, ValueRecord
 from ._record import Leaf
 
@@ -191,10 +189,3 @@ class Gradients:
 
     def __repr__(self) -> str:
         return f"<gradients of {len(self._records)} variables>"
-
-
-def zeros_of(aval: Any) -> ValueRecord:
-    """A zero gradient, as functional `grad` gives for unused inputs."""
-    return DIRECT[OPS["full"]](  # type: ignore[no-any-return]
-        aval.shape, aval.dtype, 0, aval.device
-    )
