@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
@@ -70,6 +70,7 @@ class Account:
     """Counters of one scope, updated by `storage`'s doors, read by `LedgerScope`."""
 
     __slots__ = (
+        "closed",
         "copies",
         "counts",
         "events",
@@ -85,6 +86,7 @@ class Account:
 
     def __init__(self, parent: Account | None) -> None:
         self.parent = parent
+        self.closed = False
         self.counts = [0, 0, 0, 0]
         self.copies = [0, 0]
         self.released = 0
@@ -228,7 +230,7 @@ class LedgerScope:
     counter update for every open scope, and with detail one walk up the Python stack.
     """
 
-    __slots__ = ("_account", "_token")
+    __slots__ = ("_account",)
 
     def __init__(
         self,
@@ -242,23 +244,28 @@ class LedgerScope:
         self._account.events = [] if events else None
         self._account.forbidden = forbidden
         self._account.slow = detail or events or bool(forbidden)
-        self._token: Token[State] | None = None
 
     def __enter__(self) -> LedgerScope:
-        if self._token is not None or self._account.parent is not None:
+        if self._account.parent is not None:
             raise RuntimeError(
                 "`ta.ledger()` was entered twice. Open a new one for each block."
             )
         state = STATE.get()
         self._account.parent = state.account
         self._account.slow = self._account.slow or state.account.slow
-        self._token = STATE.set(State(self._account, state.reason, state.level))
+        STATE.set(State(self._account, state.reason, state.level))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        assert self._token is not None
-        STATE.reset(self._token)
-        self._token = None
+        # Only this scope ends: a tape that was left meanwhile stays left, and a scope
+        # opened inside that is still open goes on (and counts here until it ends).
+        self._account.closed = True
+        state = STATE.get()
+        if state.account is self._account:
+            account = self._account
+            while account.closed and account.parent is not None:
+                account = account.parent
+            STATE.set(State(account, state.reason, state.level))
 
     @property
     def allocations(self) -> Counter[str]:

@@ -347,7 +347,7 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             "(`ta.asarray`), a NumPy array or a Python number."
         ),
         "text as data": (
-            "`asarray` refused `x`: found data of dtype <U3. Pass numbers or booleans."
+            "`asarray` refused `x`: found data of dtype <U3. Pass numbers of at most double precision, or booleans."
         ),
         "an integer leaf": (
             "`variable` refused `x`: dtype int64. Convert it: `ta.variable(x, "
@@ -440,3 +440,19 @@ def test_an_operation_on_a_moved_handle_names_the_operation() -> None:
         assert caught.value.operation == name
         assert caught.value.consumed_by == "into_value"
         del caught
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([[1.0, 2.0], [3.0]], None),
+        ([1 + 2j], np.float64),
+        ([np.nan], np.int64),
+        ([1.0], "foo"),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), None),
+        (np.ones(2, np.longdouble), None),
+    ],
+)
+def test_outside_data_that_makes_no_value_is_refused(data: Any, dtype: Any) -> None:
+    with pytest.raises(ta.errors.DTypeError, match="asarray"):
+        ta.asarray(data, dtype=dtype)

@@ -238,3 +238,30 @@ def test_fused_kernels_know_their_selects() -> None:
     with np.errstate(invalid="ignore", divide="ignore"):
         slope = ta.grad(lambda x: ta.sum(safe(x)))(np.array([-1.0, 0.0, 4.0]))
     assert slope.tolist() == [1.0, 1.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ta.optim.SGD(float("nan")),
+        lambda: ta.optim.SGD(-1.0),
+        lambda: ta.optim.SGD(0.1, momentum=1.5),
+        lambda: ta.optim.Adam("x"),
+        lambda: ta.optim.Adam(1e-3, betas=(2.0, 0.9)),
+        lambda: ta.optim.Adam(1e-3, weight_decay=float("nan")),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(make: Any) -> None:
+    with pytest.raises(ta.errors.InvalidArgumentError, match="optimizer"):
+        make()
+
+
+def test_a_tied_parameter_is_updated_once() -> None:
+    w = ta.variable(np.array([1.0, 2.0]))
+    params = {"encoder": w, "decoder": w}
+    step = ta.value_and_grad(lambda p: ta.sum(p["encoder"] * p["decoder"]))
+    _, grads = step(params)
+    ta.optim.SGD(0.25).update(params, grads)
+    assert w.tolist() == [0.5, 1.0]
+    with pytest.raises(ta.errors.InvalidArgumentError, match="Gradients"):
+        ta.optim.SGD(0.25).update(params, {"w": np.ones(2)})  # type: ignore[arg-type]

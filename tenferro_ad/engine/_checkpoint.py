@@ -8,12 +8,21 @@ from typing import Any, Final, Literal
 
 import optree
 
-from .._ledger import STATE, State
+from .._ledger import STATE
 from ..errors import InvalidArgumentError
 from ..ops import Call, Equation, Program
 from ..storage import ValueRecord
 from ..tape import RegionCall, digest, hold
-from ._dispatch import Chain, chain_of, emit, handles, value_at
+from ._dispatch import (
+    Chain,
+    chain_of,
+    emit,
+    enter_level,
+    handles,
+    leave_level,
+    living,
+    value_at,
+)
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import flatten
@@ -37,6 +46,7 @@ class RegionRecord:
     __slots__ = ("has_select", "inputs", "known", "live", "program")
     # A variable used inside is an input of the region like any other value.
     leaves: Final[dict[Any, int]] = {}
+    is_region: Final = True
 
     def __init__(self) -> None:
         self.live: _Immortal | None = _Immortal()
@@ -73,6 +83,7 @@ class RegionLevel:
     records_all: Final = True
     is_simple: Final = False
     watches: Final = False
+    closed: Final = False
 
     def __init__(self, core: RegionRecord, outer: Any, verify: bool) -> None:
         self.core = core
@@ -134,8 +145,7 @@ def checkpoint(
 
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        state = STATE.get()
-        outer = state.level
+        outer = STATE.get().level
         if outer is None:
             return f(*args, **kwargs)
         core = RegionRecord()
@@ -143,20 +153,23 @@ def checkpoint(
         inner = []
         for x in leaves:
             if isinstance(x, EagerTensor):
-                var = core.capture(x._record, chain_of(x))
+                chain = living(chain_of(x), "checkpoint", "arguments")
+                var = core.capture(x._record, chain)
                 x = EagerTensor(hold(x._record), core, var, None)
             inner.append(x)
         level = RegionLevel(core, outer, verify is not None)
         inner_args, inner_kwargs = optree.tree_unflatten(treedef, inner)
         del inner
-        token = STATE.set(State(state.account, state.reason, level))
+        before = enter_level(level)
         try:
             result = f(*inner_args, **inner_kwargs)
         finally:
-            STATE.reset(token)
-            core.live = None
+            leave_level(before)
         del inner_args, inner_kwargs
-        return _close(core, level, outer, result)
+        try:
+            return _close(core, level, outer, result)
+        finally:
+            core.live = None  # values that escaped know no recording from here on
 
     return checkpointed
 
@@ -168,8 +181,8 @@ def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> A
     program = core.program
     at: list[int | None] = []
     for y in outs:
-        link = y._link
-        at.append(y._node if link is core else None)
+        chain = living(chain_of(y), "checkpoint", "f")
+        at.append(chain[1] if chain is not None and chain[0] is core else None)
     # Each produced variable is one output of the region, however often it is returned;
     # inputs and captured values that are returned pass by unchanged.
     produced = list(

@@ -37,6 +37,7 @@ class Level(Protocol):
         opaque: levels outside see nothing of what happens inside (a checkpoint region).
         records_all: equations without tracked inputs are recorded too.
         is_simple: a tape with no level outside; the fast paths ask this.
+        closed: its block was left; it records nothing any more.
     """
 
     core: Any
@@ -45,6 +46,7 @@ class Level(Protocol):
     opaque: bool
     records_all: bool
     is_simple: bool
+    closed: bool
 
     def note(
         self,
@@ -64,6 +66,17 @@ class Level(Protocol):
 def chain_of(x: EagerTensor) -> Chain:
     link = x._link
     return None if link is None else (link, x._node, x._outer)
+
+
+def _chains(level: Any, op: Op, operands: tuple[EagerTensor, ...]) -> list[Chain]:
+    """What the levels of the context may read of the operands' links."""
+    if level is None:
+        return [chain_of(x) for x in operands]
+    names = op.args * len(operands) if op.variadic else op.args
+    return [
+        living(chain_of(x), op.name, name)
+        for x, name in zip(operands, names, strict=False)
+    ]
 
 
 def value_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
@@ -102,6 +115,8 @@ def emit(
                     "`tape.backward`, or take `ta.stop_gradient` of it",
                 )
         return [None] * len(outs)
+    if level.closed:
+        return emit(level.outer, call, records, chains, outs)
     core = level.core
     here: list[int] = []
     rest: list[Chain] = []
@@ -155,7 +170,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
         return _finish(state.level, call, operands, records, result)
     outs = list(result)
     level = state.level
-    chains = [chain_of(x) for x in operands]
+    chains = _chains(level, op, operands)
     untracked = not call.is_differentiable or all(c is None for c in chains)
     if untracked and (level is None or not level.records_all):
         return tuple([EagerTensor(r, None, -1, None) for r in outs])
@@ -318,15 +333,49 @@ def _finish(
     untracked = not call.is_differentiable or all(x._link is None for x in operands)
     if untracked and (level is None or not level.records_all):
         return EagerTensor(out, None, -1, None)
-    chains = emit(level, call, records, [chain_of(x) for x in operands], [out])
-    return handles([out], chains)[0]
+    chains = _chains(level, call.op, operands)
+    return handles([out], emit(level, call, records, chains, [out]))[0]
 
 
 HANDLES: Final = HandleEvaluator()
 """Operations on eager tensors: `HANDLES.mul(x, y)`."""
 
 
-def under(level: Any, state: State | None = None) -> State:
-    """The current state with another innermost level."""
-    state = state or STATE.get()
-    return State(state.account, state.reason, level)
+def enter_level(level: Any) -> State:
+    """Make `level` the innermost one; gives the state to return to."""
+    state = STATE.get()
+    STATE.set(State(state.account, state.reason, level))
+    return state
+
+
+def leave_level(before: State) -> None:
+    """Return to the levels of `before`, without those that were left meanwhile (a
+    generator may leave a tape in the middle of somebody else's block)."""
+    STATE.set(State(STATE.get().account, before.reason, open_level(before.level)))
+
+
+def open_level(level: Any) -> Any:
+    """The innermost of `level` and the levels around it that is still open."""
+    while level is not None and level.closed:
+        level = level.outer
+    return level
+
+
+def living(chain: Chain, operation: str, argument: str) -> Chain:
+    """What a value's links still say: recordings that ended say nothing, those around
+    them still do.
+
+    Raises:
+        InactiveTapeError: the value left a checkpointed region in another way than by
+            being returned, so no recording knows how it came about.
+    """
+    while chain is not None and chain[0].live is None and type(chain[0]) is not Leaf:
+        if chain[0].is_region:
+            raise InactiveTapeError(
+                operation=operation,
+                argument=argument,
+                found="a value that left a checkpointed region without being returned",
+                fix="return it from the function, or take `ta.stop_gradient` of it",
+            )
+        chain = chain[2]
+    return chain

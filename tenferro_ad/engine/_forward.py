@@ -7,9 +7,9 @@ from typing import Any
 
 import optree
 
-from .._ledger import STATE, State
-from ..errors import DTypeError, ShapeError
-from ._dispatch import chain_of, value_at
+from .._ledger import STATE
+from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor
 from ._levels import ForwardLevel, ForwardRecord, handle_at
 from ._make import as_tensor
@@ -36,6 +36,14 @@ def jvp(
 
     Cost: one pass; keeps tangents only while their values are in use; no copies.
     """
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise InvalidArgumentError(
+                operation="jvp",
+                argument=name,
+                found=f"a `{type(given).__name__}`",
+                fix="pass a tuple with one entry for each argument of `f`",
+            )
     if len(primals) != len(tangents):
         raise ShapeError(
             operation="jvp",
@@ -71,19 +79,18 @@ def jvp(
             linked.append(relinked(x, core, node))
         trees.append(optree.tree_unflatten(treedef, linked))
         del linked
-    state = STATE.get()
-    token = STATE.set(State(state.account, state.reason, ForwardLevel(core, outer)))
+    before = enter_level(ForwardLevel(core, outer))
     try:
         out = f(*trees)
     finally:
-        STATE.reset(token)
+        leave_level(before)
     del trees
     outs, out_def = flatten(out)
     del out
     values, pushed = [], []
     for y in outs:
         y = as_tensor(y)
-        chain = chain_of(y)
+        chain = living(chain_of(y), "jvp", "f")
         if chain is not None and chain[0] is core:
             t = core.tangents[chain[1]]
             values.append(value_at(y._record, chain[2], bare=False))

@@ -14,7 +14,7 @@ from ..ops import Call
 from ..runtime import DIRECT
 from ..storage import ValueRecord
 from ..tape import TapeRecord
-from ._dispatch import HANDLES, Chain, value_at
+from ._dispatch import HANDLES, Chain, open_level, value_at
 
 
 def handle_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
@@ -25,12 +25,13 @@ def handle_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
 class ReverseLevel:
     """A tape's level: appends equations whose inputs it tracks."""
 
-    __slots__ = ("core", "is_simple", "outer", "watches")
+    __slots__ = ("closed", "core", "is_simple", "outer", "watches")
     opaque: Final = False
     records_all: Final = False
 
     def __init__(self, core: TapeRecord, outer: Any, *, watches: bool) -> None:
         self.core = core
+        self.closed = False
         core.outer = outer
         self.outer = outer
         self.watches = watches
@@ -74,6 +75,7 @@ class ForwardRecord:
     __slots__ = ("has_select", "live", "tangents")
     # Forward levels differentiate their arguments only: a variable is a constant.
     leaves: Final[dict[Any, int]] = {}
+    is_region: Final = False
 
     def __init__(self) -> None:
         self.live: list[int] | None = []
@@ -112,6 +114,7 @@ class ForwardLevel:
     records_all: Final = False
     is_simple: Final = False
     watches: Final = False
+    closed: Final = False
 
     def __init__(self, core: ForwardRecord, outer: Any) -> None:
         self.core = core
@@ -133,7 +136,8 @@ class ForwardLevel:
         values += [handle_at(r, c, bare=bare) for r, c in zip(outs, above, strict=True)]
         tangents = [None if n < 0 else self.core.tangents[n] for n in nodes]
         state = STATE.get()
-        token = STATE.set(State(state.account, state.reason, self.outer))
+        outer = open_level(self.outer)
+        token = STATE.set(State(state.account, state.reason, outer))
         try:
             pushed = call.push(DIRECT if bare else HANDLES, tangents, values)
         finally:

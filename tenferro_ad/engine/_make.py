@@ -49,13 +49,13 @@ def asarray(
             found="a borrowed view",
             fix="use `view.duplicate()` to get an owner, then `ta.asarray(owner)`",
         )
-    array = np.asarray(x, dtype=dtype)
-    if array.dtype.kind not in "biufc":
+    array = _outside(x, dtype)
+    if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
         raise DTypeError(
             operation="asarray",
             argument="x",
             found=f"data of dtype {array.dtype}",
-            fix="pass numbers or booleans",
+            fix="pass numbers of at most double precision, or booleans",
         )
     if copy is False:
         raise InvalidArgumentError(
@@ -67,6 +67,27 @@ def asarray(
     return EagerTensor(
         transfer(array, host_aval(array, device), "asarray"), None, -1, None
     )
+
+
+def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """Outside data as an array, with refusals that say what to do."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise DTypeError(
+            operation="asarray",
+            argument="x",
+            found="a masked array, whose mask would be lost",
+            fix="pass `x.filled(value)`, and the mask as an array of its own",
+        )
+    try:
+        return np.asarray(x, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        wanted = "" if dtype is None else f" for dtype `{dtype}`"
+        raise DTypeError(
+            operation="asarray",
+            argument="x",
+            found=f"a `{type(x).__name__}` that makes no array{wanted} ({error})",
+            fix="pass numbers in rows of equal length, and a dtype that holds them",
+        ) from None
 
 
 def as_tensor(x: Any) -> EagerTensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import Token
 from typing import Any, Literal, final
 
 import optree
@@ -22,7 +21,14 @@ from ..ops import OPS, Program
 from ..runtime import DIRECT
 from ..storage import ValueRecord
 from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
-from ._dispatch import HANDLES, chain_of
+from ._dispatch import (
+    HANDLES,
+    chain_of,
+    enter_level,
+    leave_level,
+    living,
+    open_level,
+)
 from ._eager import EagerTensor
 from ._levels import ReverseLevel
 from ._make import asarray
@@ -45,12 +51,11 @@ class Tape:
     rule declares (`saves`) and nothing else, without allocating or copying.
     """
 
-    __slots__ = ("_core", "_level", "_tokens")
+    __slots__ = ("_core", "_level")
 
     def __init__(self) -> None:
         self._core = TapeRecord()
         self._level: ReverseLevel | None = None
-        self._tokens: list[Token[State]] = []
 
     def __enter__(self) -> Tape:
         if self._core.consumed:
@@ -58,18 +63,26 @@ class Tape:
         state = STATE.get()
         if self._level is None:
             self._level = ReverseLevel(self._core, state.level, watches=True)
-        elif self._level.outer is not state.level or self._tokens:
+        elif self._level.outer is not state.level or not self._level.closed:
             raise InactiveTapeError(
                 operation="Tape.__enter__",
                 argument="self",
                 found="a tape that began under other tapes, or is open already",
                 fix="use one `with` block for a tape, or `tape.attach()` in a thread",
             )
-        self._tokens.append(STATE.set(State(state.account, state.reason, self._level)))
+        self._level.closed = False
+        STATE.set(State(state.account, state.reason, self._level))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        STATE.reset(self._tokens.pop())
+        # Blocks may be left in another order than they were entered (generators): this
+        # tape ends wherever it stands, and is never the active one again by itself.
+        level = self._level
+        assert level is not None
+        level.closed = True
+        state = STATE.get()
+        if state.level is level:
+            STATE.set(State(state.account, state.reason, open_level(level)))
 
     def __del__(self) -> None:
         self._core.close()
@@ -81,19 +94,18 @@ class Tape:
         Joining threads must not record at the same time; the order of recording is the
         order of the program.
         """
-        if self._level is None or self._core.live is None:
+        if self._level is None or self._level.closed or self._core.live is None:
             raise InactiveTapeError(
                 operation="attach",
                 argument="self",
                 found="a tape that is not recording",
                 fix="attach inside the tape's `with` block",
             )
-        state = STATE.get()
-        token = STATE.set(State(state.account, state.reason, self._level))
+        before = enter_level(self._level)
         try:
             yield self
         finally:
-            STATE.reset(token)
+            leave_level(before)
 
     def __len__(self) -> int:
         """Number of recorded nodes (leaves included)."""
@@ -239,7 +251,7 @@ def run_sweep(
             n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()
         }
     state = STATE.get()
-    token = STATE.set(State(state.account, state.reason, outer))
+    token = STATE.set(State(state.account, state.reason, open_level(outer)))
     try:
         found = sweep(core, seeds, HANDLES, strong=strong)
     finally:
@@ -267,7 +279,10 @@ def backward_from(
             fix="pass the eager tensor that was computed on the tape",
         )
     seed = seed_of(loss, cotangent, operation)
+    living(chain_of(loss), operation, "loss")
     node = node_on(core, loss)
+    if node is None and type(loss._link) is Leaf:
+        node = core.leaf(loss._link, loss.aval)  # a variable depends on itself
     if node is None:
         raise InactiveTapeError(
             operation=operation,

@@ -12,7 +12,7 @@ from typing import Any
 
 import optree
 
-from .._ledger import STATE, State
+from .._ledger import STATE
 from ..errors import (
     DTypeError,
     GradientError,
@@ -22,7 +22,7 @@ from ..errors import (
     TapeConsumedError,
 )
 from ..tape import Gradients, Leaf, TapeRecord
-from ._dispatch import chain_of, value_at
+from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor
 from ._levels import ReverseLevel
 from ._make import as_tensor
@@ -66,19 +66,19 @@ class _Recording:
     def call(
         self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        state = STATE.get()
-        token = STATE.set(State(state.account, state.reason, self.level))
+        before = enter_level(self.level)
         try:
             return f(*args, **kwargs)
         finally:
-            STATE.reset(token)
+            leave_level(before)
 
     def node(self, y: EagerTensor) -> int | None:
+        living(chain_of(y), self.operation, "f")
         return node_on(self.core, y)
 
     def outside(self, y: EagerTensor) -> EagerTensor:
         """`y` as levels outside know it."""
-        chain = chain_of(y)
+        chain = living(chain_of(y), self.operation, "f")
         if chain is not None and chain[0] is self.core:
             chain = chain[2]
         return value_at(y._record, chain, bare=False)  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -29,12 +30,26 @@ _adam = ta.fused(
 )
 
 
+def _check(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a setting outside [low, high)."""
+    number = isinstance(value, int | float)
+    if not number or not low <= value < high:
+        raise ta.errors.InvalidArgumentError(
+            operation="optimizer",
+            argument=name,
+            found=repr(value),
+            fix=f"use a number from {low:g} to below {high:g}",
+        )
+
+
 class _Optimizer(ABC):
     """Finds gradients, keeps state by variable, updates all parameters or none."""
 
     _states = 0
 
     def __init__(self, lr: float | Callable[[int], float]) -> None:
+        if not callable(lr):
+            _check("lr", lr, 0.0, math.inf)
         self.lr = lr
         self.steps = 0
         self._state: dict[Any, tuple[ta.EagerTensor, ...]] = {}
@@ -52,7 +67,16 @@ class _Optimizer(ABC):
         Cost: 0 allocations and 0 copies, but for the state on a variable's first step;
             a few passes over each parameter.
         """
+        if not isinstance(grads, ta.Gradients):
+            raise ta.errors.InvalidArgumentError(
+                operation="update",
+                argument="grads",
+                found=f"a `{type(grads).__name__}`",
+                fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
+            )
         leaves = optree.tree_leaves(params, namespace="tenferro_ad")
+        # A tied parameter stands in the tree more than once and is updated once.
+        leaves = list({id(w): w for w in leaves}.values())
         steps = self.steps + 1
         rate = self.lr(steps) if callable(self.lr) else self.lr
         pairs = [(w, g) for w in leaves if (g := grads.grad(w)) is not None]
@@ -108,6 +132,8 @@ class SGD(_Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(lr)
+        _check("momentum", momentum, 0.0, 1.0)
+        _check("weight_decay", weight_decay, 0.0, math.inf)
         self.momentum = momentum
         self.nesterov = nesterov
         self.weight_decay = weight_decay
@@ -159,6 +185,10 @@ class Adam(_Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(lr)
+        for name, beta in zip(("betas[0]", "betas[1]"), betas, strict=True):
+            _check(name, beta, 0.0, 1.0)
+        _check("eps", eps, 0.0, math.inf)
+        _check("weight_decay", weight_decay, 0.0, math.inf)
         self.betas = betas
         self.eps = eps
         self.weight_decay = weight_decay

@@ -37,6 +37,7 @@ class Leaf:
     __slots__ = ()
     # A leaf is never a recording: `live` says so to code that asks every link.
     live: Final = None
+    is_region: Final = False
 
     def drop(self, node: int) -> None:
         """Handles keep and release their node; a leaf has none."""
@@ -107,6 +108,7 @@ class TapeRecord:
         "multi",
         "outer",
     )
+    is_region: Final = False
 
     def __init__(self) -> None:
         self.flat: list[Any] = []
