@@ -347,7 +347,8 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             "(`ta.asarray`), a NumPy array or a Python number."
         ),
         "text as data": (
-            "`asarray` refused `x`: found data of dtype <U3. Pass numbers of at most double precision, or booleans."
+            "`asarray` refused `x`: found data of dtype <U3. Pass numbers of at most "
+            "double precision, or booleans."
         ),
         "an integer leaf": (
             "`variable` refused `x`: dtype int64. Convert it: `ta.variable(x, "
