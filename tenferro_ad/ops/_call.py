@@ -128,6 +128,21 @@ class Call:
                     total[k] = part if total[k] is None else F.add(total[k], part)
         return total
 
+    def batch(
+        self, F: Evaluator, size: int, xs: Sequence[Any], batched: Sequence[bool]
+    ) -> tuple[Any, ...]:
+        """The outputs for `size` examples, each along a new leading axis 0.
+
+        Args:
+            xs: the operands; `batched[i]` says that `xs[i]` carries the examples along
+                its axis 0. At least one does.
+
+        Raises:
+            NoRuleError: the row has no batching rule.
+        """
+        found = self.op.batch_rule()(F, self, size, xs, batched)
+        return found if len(self.outs) > 1 else (found,)
+
     def __repr__(self) -> str:
         params = ", ".join(
             f"{n}={v!r}" for n, v in zip(self.op.params, self.params, strict=True)

@@ -1,10 +1,10 @@
 """Operations: one row each, holding meaning, kernel, derivatives and retention.
 
 An `Op` says what an operation is: its arguments, how the result's aval follows from
-theirs (`infer`), its kernel as data (a kind that every backend implements), and one VJP
-and one JVP for each argument. The keyword-only parameters of an argument's rule *are*
-what that rule keeps: nothing else declares retention, so retention cannot drift from
-the rule.
+theirs (`infer`), its kernel as data (a kind that every backend implements), one VJP and
+one JVP for each argument, and how many applications become one (`batch`, see
+`_batching`). The keyword-only parameters of an argument's rule *are* what that rule
+keeps: nothing else declares retention, so retention cannot drift from the rule.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import InternalError, NoRuleError, ShapeError
+from ._batching import BatchRule
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
@@ -88,6 +89,7 @@ class Op:
 
     __slots__ = (
         "args",
+        "batch",
         "infer",
         "is_select",
         "jvp",
@@ -112,6 +114,7 @@ class Op:
         outs: Sequence[str] = ("out",),
         vjp: dict[str, Rule] | None = None,
         jvp: dict[str, Rule] | None = None,
+        batch: BatchRule | None = None,
         variadic: bool = False,
         is_select: bool = False,
         short: Callable[[Call, str], Any] | None = None,
@@ -124,6 +127,7 @@ class Op:
         self.kernel = kernel
         self.vjp = vjp or {}
         self.jvp = jvp or {}
+        self.batch = batch
         self.variadic = variadic
         self.is_select = is_select
         # `short(call, arg)`: where an argument's rule is a single operation with
@@ -212,6 +216,24 @@ class Op:
         return reads, lambda F, t, *read: rule(
             F, t, call, *extra, **dict(zip(names, read, strict=True))
         )
+
+    # -- batches -----------------------------------------------------------------------
+
+    def batch_rule(self) -> BatchRule:
+        """How many applications are computed as one (see `_batching`).
+
+        Raises:
+            NoRuleError: the row declares none.
+        """
+        if self.batch is None:
+            raise NoRuleError(
+                operation=self.name,
+                argument="batch",
+                found="no batching rule",
+                fix="map over the examples in Python, or register the operation with "
+                "`batch=`",
+            )
+        return self.batch
 
 
 def _keywords(rule: Rule) -> tuple[str, ...]:

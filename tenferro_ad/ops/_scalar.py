@@ -9,6 +9,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import InternalError
+from ._batching import aligned
 from ._call import Applied, ArgRule, Call, Rule
 from ._evaluator import Evaluator, expand, project
 from ._expr import Expr, pull, push, substitute, topological, var, variables
@@ -22,7 +23,7 @@ class ElementwiseOp(Op):
     kernel: Elementwise
 
     def __init__(self, name: str, args: Sequence[str], **fields: Any) -> None:
-        super().__init__(name, args, **fields)
+        super().__init__(name, args, batch=aligned, **fields)
         self._fused: dict[Any, ElementwiseOp | None] = {}
 
     def pull_rule(self, call: Call, i: int) -> ArgRule:
