@@ -37,7 +37,9 @@ from ._ledger import (
 from .engine import (
     EagerTensor,
     Fused,
+    Spec,
     Tape,
+    TracedProgram,
     UniqueAll,
     UniqueCounts,
     UniqueInverse,
@@ -225,6 +227,7 @@ from .engine import (
     zeros,
     zeros_like,
 )
+from .engine import program_of as trace
 from .runtime import (
     BorrowedBindings,
     Completed,
@@ -317,7 +320,9 @@ __all__ = [
     # functions
     "EagerTensor",
     "Fused",
+    "Spec",
     "Tape",
+    "TracedProgram",
     "UniqueAll",
     "UniqueCounts",
     "UniqueInverse",
@@ -504,6 +509,7 @@ __all__ = [
     "where",
     "zeros",
     "zeros_like",
+    "trace",
 ]
 from . import fft, linalg, nn, optim, random, special, testing, unsafe
 

@@ -162,7 +162,7 @@ class Account:
     def detail(self, kind: str, reason: str, operation: str, aval: Any) -> None:
         """Write event detail to the scopes that asked for it."""
         facts = (kind, reason, operation, aval.shape, str(aval.dtype), aval.nbytes)
-        group = _report.Group(*facts, *_source_line())
+        group = _report.Group(*facts, *source_line())
         grown = aval.nbytes if kind != "copy" else 0
         account: Account | None = self
         while account is not None:
@@ -183,17 +183,27 @@ class State:
         level: the innermost recording level, or None.
         core: what `level` records into if it is a tape with no level outside; the fast
             paths ask this one question.
-        is_plain: no ledger is open; only the process account counts.
+        trace: the program that operations are added to instead of being computed, or
+            None.
+        is_plain: no ledger is open (only the process account counts) and nothing is
+            traced.
     """
 
-    __slots__ = ("account", "core", "is_plain", "level", "reason")
+    __slots__ = ("account", "core", "is_plain", "level", "reason", "trace")
 
-    def __init__(self, account: Account, reason: int, level: Any) -> None:
+    def __init__(
+        self, account: Account, reason: int, level: Any, trace: Any = None
+    ) -> None:
         self.account = account
         self.reason = reason
         self.level = level
+        self.trace = trace
         self.core = level.core if level is not None and level.is_simple else None
-        self.is_plain = account is BASE
+        self.is_plain = account is BASE and trace is None
+
+    def at(self, level: Any) -> State:
+        """The same, with `level` as the innermost one."""
+        return State(self.account, self.reason, level, self.trace)
 
 
 BASE: Final = Account(None)
@@ -206,7 +216,7 @@ STATE: Final[ContextVar[State]] = ContextVar(
 _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
-def _source_line() -> tuple[str, int]:
+def source_line() -> tuple[str, int]:
     """File and line of the nearest frame outside the package.
 
     Generated kernels have no module name; they belong to the package.
@@ -253,7 +263,7 @@ class LedgerScope:
         state = STATE.get()
         self._account.parent = state.account
         self._account.slow = self._account.slow or state.account.slow
-        STATE.set(State(self._account, state.reason, state.level))
+        STATE.set(State(self._account, state.reason, state.level, state.trace))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -265,7 +275,7 @@ class LedgerScope:
             account = self._account
             while account.closed and account.parent is not None:
                 account = account.parent
-            STATE.set(State(account, state.reason, state.level))
+            STATE.set(State(account, state.reason, state.level, state.trace))
 
     @property
     def allocations(self) -> Counter[str]:

@@ -196,6 +196,10 @@ class TracedConversionError(TenferroError, TypeError):
     """A tracked or traced value would have become a silent constant."""
 
 
+class EscapedTracerError(TenferroError, RuntimeError):
+    """A symbolic value was used after the trace that it belongs to had ended."""
+
+
 class ImmutableTensorError(TenferroError, TypeError):
     """An eager tensor was assigned to."""
 

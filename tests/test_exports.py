@@ -4,7 +4,7 @@ import tenferro_ad as ta
 from tenferro_ad import engine
 
 # Working parts of the engine that users reach through operators and protocols.
-INTERNAL = {"HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
+INTERNAL = {"program_of", "HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
 INTERNAL |= {"last_diagonal"}  # `ta.linalg.diagonal`
 
 

@@ -43,12 +43,16 @@ from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
 from ._pytrees import stop_gradient
 from ._tape import Tape
+from ._trace import Spec, TracedProgram
+from ._trace import trace as program_of  # `trace` is the one of a matrix
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
 
 __all__ = [
     # tensors
     "EagerTensor",
+    "Spec",
+    "TracedProgram",
     "ValueGuard",
     "as_tensor",
     "asarray",
@@ -56,6 +60,7 @@ __all__ = [
     "from_dlpack",
     "host_array_of",
     "to_dlpack",
+    "program_of",
     "variable",
     # recording and transforms
     "HANDLES",

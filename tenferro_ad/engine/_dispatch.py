@@ -157,11 +157,17 @@ def handles(outs: list[ValueRecord], chains: list[Chain]) -> list[EagerTensor]:
 def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """The general path: any operands, any levels."""
     operands = as_handles(op, operands)
+    state = STATE.get()
+    if state.trace is not None:
+        operands = tuple([inside(state, x, op.name) for x in operands])
     records = tuple([x._live(op.name) for x in operands])
     plan = plan_of(op, tuple([r.aval for r in records]), params)
-    state = STATE.get()
-    result: Any = plan.execute(state, *records)
     call = plan.call
+    result: Any
+    if state.trace is None:
+        result = plan.execute(state, *records)
+    else:
+        result = state.trace.apply(op, records, params)
     if len(call.outs) == 1:
         if state.core is not None and call.is_differentiable:
             made = _on_tape(state.level, call, operands, records, result)
@@ -175,6 +181,40 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     if untracked and (level is None or not level.records_all):
         return tuple([EagerTensor(r, None, -1, None) for r in outs])
     return tuple(handles(outs, emit(level, call, records, chains, outs)))
+
+
+def inside(state: State, x: EagerTensor, operation: str) -> EagerTensor:
+    """A handle as the open trace knows it: a value from outside becomes a constant of
+    the program. Levels opened inside the trace keep their links; what those outside
+    know stays with the constant."""
+    trace, record = state.trace, x._live(operation)
+    if trace.owns(record):
+        return x
+    cores = set()
+    level = state.level
+    while level is not None:
+        cores.add(level.core)
+        level = level.outer
+    chain = chain_of(x)
+    inner: list[tuple[Any, int]] = []
+    while chain is not None and chain[0] in cores:
+        inner.append(chain[:2])
+        chain = chain[2]
+    rest = chain
+    symbolic = trace.capture(
+        record,
+        None if rest is None else (id(rest[0]), rest[1]),
+        lambda: value_at(record, rest, bare=False),
+    )
+    symbolic.tokens.append(None)
+    while chain is not None and type(chain[0]) is not Leaf:
+        chain = chain[2]
+    for link, node in reversed(inner):
+        link.keep(node)
+        chain = (link, node, chain)
+    if chain is None:
+        return EagerTensor(symbolic, None, -1, None)
+    return EagerTensor(symbolic, *chain)
 
 
 def leaf_node(level: Any, link: Any, aval: Any) -> int | None:
@@ -289,6 +329,10 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
 class HandleEvaluator(Evaluator):
     """`F` over handles: computes and lets the levels of the context record."""
 
+    def literal(self, record: ValueRecord) -> EagerTensor:
+        """A number as an operand."""
+        return EagerTensor(record, None, -1, None)
+
     def bind(self, op: Op) -> Callable[..., Any]:
         if op.variadic:
             return lambda xs, *params: apply(op, tuple(xs), params)
@@ -344,14 +388,15 @@ HANDLES: Final = HandleEvaluator()
 def enter_level(level: Any) -> State:
     """Make `level` the innermost one; gives the state to return to."""
     state = STATE.get()
-    STATE.set(State(state.account, state.reason, level))
+    STATE.set(state.at(level))
     return state
 
 
 def leave_level(before: State) -> None:
     """Return to the levels of `before`, without those that were left meanwhile (a
     generator may leave a tape in the middle of somebody else's block)."""
-    STATE.set(State(STATE.get().account, before.reason, open_level(before.level)))
+    level, account = open_level(before.level), STATE.get().account
+    STATE.set(State(account, before.reason, level, before.trace))
 
 
 def open_level(level: Any) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .._ledger import STATE, State
+from .._ledger import STATE
 from ..ops import Call
-from ..runtime import DIRECT
+from ..runtime import direct
 from ..storage import ValueRecord
 from ..tape import TapeRecord
 from ._dispatch import HANDLES, Chain, open_level, value_at
@@ -137,9 +137,9 @@ class ForwardLevel:
         tangents = [None if n < 0 else self.core.tangents[n] for n in nodes]
         state = STATE.get()
         outer = open_level(self.outer)
-        token = STATE.set(State(state.account, state.reason, outer))
+        token = STATE.set(state.at(outer))
         try:
-            pushed = call.push(DIRECT if bare else HANDLES, tangents, values)
+            pushed = call.push(direct() if bare else HANDLES, tangents, values)
         finally:
             STATE.reset(token)
         if call.op.is_select:

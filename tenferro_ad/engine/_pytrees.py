@@ -11,7 +11,7 @@ from .._aval import is_inexact
 from .._ledger import STATE
 from ..errors import IntegerInputError, InvalidArgumentError
 from ..ops import OPS
-from ..runtime import DIRECT
+from ..runtime import direct
 from ._dispatch import HANDLES, chain_of, value_at
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -74,7 +74,7 @@ def args_of(
 
 
 def zeros_for(x: EagerTensor) -> EagerTensor:
-    record = DIRECT[OPS["full"]](x.shape, x.dtype, 0, x.device)
+    record = direct()[OPS["full"]](x.shape, x.dtype, 0, x.device)
     return EagerTensor(record, None, -1, None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 
 import optree
 
-from .._ledger import STATE, State
+from .._ledger import STATE
 from ..errors import (
     DTypeError,
     GradientError,
@@ -18,7 +18,7 @@ from ..errors import (
     TapeConsumedError,
 )
 from ..ops import OPS, Program
-from ..runtime import DIRECT
+from ..runtime import direct
 from ..storage import ValueRecord
 from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
 from ._dispatch import (
@@ -71,7 +71,7 @@ class Tape:
                 fix="use one `with` block for a tape, or `tape.attach()` in a thread",
             )
         self._level.closed = False
-        STATE.set(State(state.account, state.reason, self._level))
+        STATE.set(state.at(self._level))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -82,7 +82,7 @@ class Tape:
         level.closed = True
         state = STATE.get()
         if state.level is level:
-            STATE.set(State(state.account, state.reason, open_level(level)))
+            STATE.set(state.at(open_level(level)))
 
     def __del__(self) -> None:
         self._core.close()
@@ -218,7 +218,7 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
                 fix="reduce it to a real scalar (`ta.sum`, `ta.real`), or pass "
                 "`cotangent=` of the same shape",
             )
-        record = DIRECT[OPS["full"]]((), aval.dtype, 1, aval.device)
+        record = direct()[OPS["full"]]((), aval.dtype, 1, aval.device)
         return EagerTensor(record, None, -1, None)
     ct = asarray(cotangent) if not isinstance(cotangent, EagerTensor) else cotangent
     if ct.shape != aval.shape:
@@ -247,16 +247,15 @@ def run_sweep(
     """
     if outer is None:
         records = {node: ct._record for node, ct in seeds.items()}
-        return {
-            n: (r, None) for n, r in sweep(core, records, DIRECT, strong=strong).items()
-        }
+        found = sweep(core, records, direct(), strong=strong)
+        return {n: (r, None) for n, r in found.items()}
     state = STATE.get()
-    token = STATE.set(State(state.account, state.reason, open_level(outer)))
+    token = STATE.set(state.at(open_level(outer)))
     try:
-        found = sweep(core, seeds, HANDLES, strong=strong)
+        swept = sweep(core, seeds, HANDLES, strong=strong)
     finally:
         STATE.reset(token)
-    return {n: (h._record, h) for n, h in found.items()}
+    return {n: (h._record, h) for n, h in swept.items()}
 
 
 def backward_from(

@@ -118,8 +118,10 @@ _COMPUTE = """
         and {inline}
     ):
         array = fresh({arrays}){door}
-    else:
+    elif state.trace is None:
         out = plan.execute(state, {records})
+    else:
+        return general(op, {handles})
 """
 # `TapeRecord.append` for one output, and holding what the rule keeps.
 _RECORD = """
@@ -176,6 +178,7 @@ def written_out(
         inline=" and ".join(f"{a}r.home is None" for a in args),
         arrays=", ".join(f"{a}r.array" for a in args),
         records=", ".join(f"{a}r" for a in args),
+        handles=", ".join(args),
     )
     space: dict[str, Any] = {
         **DOOR_NAMES,

@@ -40,8 +40,17 @@ from ._op import (
     project,
     register,
 )
+from ._passes import key_of, optimise, renumbered, subprogram
 from ._place import Key, span
-from ._program import Equation, Program
+from ._program import (
+    Equation,
+    Program,
+    compute,
+    evaluate,
+    last_uses,
+    may_alias,
+    writable,
+)
 from ._scalar import ElementwiseOp, elementwise, node_dtype
 from ._special import polygamma
 
@@ -86,18 +95,27 @@ __all__ = [
     "Write",
     "broadcast_shapes",
     "call",
+    "compute",
     "const",
     "elementwise",
+    "evaluate",
     "exact",
     "expand",
     "integer_power",
+    "key_of",
+    "last_uses",
+    "may_alias",
     "node_dtype",
+    "optimise",
     "polygamma",
     "project",
     "register",
+    "renumbered",
     "reshaped",
     "select",
     "span",
+    "subprogram",
     "topological",
     "var",
+    "writable",
 ]

@@ -43,6 +43,14 @@ class Evaluator(dict["Op", Callable[..., Any]]):
         """A callable that computes `op` on this evaluator's values."""
         raise NotImplementedError
 
+    def literal(self, record: Any) -> Any:
+        """A number of a program's text as an operand."""
+        raise NotImplementedError
+
+    def write(self, mode: str, call: Any, operands: Any) -> Any:
+        """An equation in memory that is used again; only where `inplace`."""
+        raise NotImplementedError
+
     def __missing__(self, op: Op) -> Callable[..., Any]:
         fn = self[op] = self.bind(op)
         return fn

@@ -138,6 +138,11 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    @property
+    def gives_views(self) -> bool:
+        """Outputs may share memory with operands."""
+        return isinstance(self.kernel, View)
+
     def _arg_name(self, i: int) -> str:
         return self.args[0] if self.variadic else self.args[i]
 

@@ -6,6 +6,7 @@ from ._direct import (
     DirectEvaluator,
     as_records,
     device_of,
+    direct,
     host_aval,
     pair_plan,
     plan_of,
@@ -14,9 +15,11 @@ from ._direct import (
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
+from ._trace import NOWHERE, Symbol, Trace, is_symbolic, traced_error
 
 __all__ = [
     "DIRECT",
+    "NOWHERE",
     "BorrowedBindings",
     "Completed",
     "CompletionUnproven",
@@ -28,11 +31,16 @@ __all__ = [
     "RetiredBorrowed",
     "RetiredFailed",
     "Submission",
+    "Symbol",
+    "Trace",
     "as_records",
     "device_of",
+    "direct",
     "host_aval",
+    "is_symbolic",
     "pair_plan",
     "plan_of",
     "scalar_record",
     "submit_borrowed",
+    "traced_error",
 ]

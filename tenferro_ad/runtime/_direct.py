@@ -15,7 +15,7 @@ from .._aval import Aval, aval_of
 from .._ledger import STATE
 from ..backends import CPU, Plan
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
-from ..ops import Applied, Evaluator, Op, RuleSpec
+from ..ops import Applied, Call, Evaluator, Op, RuleSpec
 from ..storage import ValueRecord
 from ._steps import InputRule, step_of
 
@@ -73,6 +73,7 @@ class DirectEvaluator(Evaluator):
     """`F` over records. Values it returns are owned by whoever holds them."""
 
     inplace: ClassVar[bool] = True
+    is_symbolic: ClassVar[bool] = False
 
     def prepare(self, spec: RuleSpec) -> None:
         """Fix the plans of a rule, once for each application form.
@@ -155,9 +156,37 @@ class DirectEvaluator(Evaluator):
         _add(array, other.array, array)
         return target
 
+    def literal(self, record: ValueRecord) -> ValueRecord:
+        """A number as an operand."""
+        return record
+
+    def write(self, mode: str, call: Call, operands: Any) -> ValueRecord:
+        """The call written over its first operand ("over"), or added to the operand
+        before its own ("into"); the caller owns that memory.
+
+        Cost: no allocation, no copy.
+        """
+        target = operands[0]
+        xs = operands if mode == "over" else operands[1:]
+        plan = plan_of(call.op, call.ins, call.params)
+        arrays = [x.array for x in xs]
+        if mode == "into":
+            assert plan.into is not None
+            plan.into(STATE.get(), *arrays, target.array)
+        else:
+            assert plan.overwrite is not None
+            plan.overwrite(*arrays, target.array)
+        return target  # type: ignore[no-any-return]
+
 
 _add: Final = np.add
 DIRECT: Final = DirectEvaluator()
+
+
+def direct() -> DirectEvaluator:
+    """Who computes on bare records here: the open trace, or the direct evaluator."""
+    trace: DirectEvaluator | None = STATE.get().trace
+    return DIRECT if trace is None else trace
 
 
 # ---- Python scalars ------------------------------------------------------------------

@@ -48,14 +48,16 @@ class InputRule:
             owns: no value is made.
         over: `over(ct, saved)` computes into the memory of `ct`, which the caller owns
             and gives up; None where that is impossible.
+        positions: the operands as positions in `saved`, or -1 for the cotangent.
         plan: the kernel; `operands` its arrays as source over `a` (the cotangent's
             array) and `saved`.
     """
 
-    __slots__ = ("fresh", "into", "operands", "over", "plan")
+    __slots__ = ("fresh", "into", "operands", "over", "plan", "positions")
 
     def __init__(self, plan: Plan, operands: list[int], out: Aval) -> None:
         self.plan = plan
+        self.positions = tuple(operands)
         self.operands = ["a" if k < 0 else f"saved[{k}].array" for k in operands]
         records = ", ".join("ct" if k < 0 else f"saved[{k}]" for k in operands)
         arrays = ", ".join(self.operands)

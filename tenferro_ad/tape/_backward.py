@@ -52,7 +52,8 @@ def sweep(
 
     Cost: one rule for each live equation between seeds and leaves.
     """
-    run = _Sweep(tape, seeds, F, strong)
+    kind = _TracedSweep if getattr(F, "is_symbolic", False) else _Sweep
+    run = kind(tape, seeds, F, strong)
     try:
         leaves = run.walk()
         return {i: run.result(i, materialise) for i in leaves}
@@ -75,6 +76,7 @@ class _Sweep:
         "multi",
         "owned",
         "state",
+        "takes_steps",
         "which",
     )
 
@@ -87,6 +89,7 @@ class _Sweep:
             last = self.flat[WIDTH * last + 1]
         top = last + self.flat[WIDTH * last].n_out
         self.F, self.inplace = F, F.inplace
+        self.takes_steps = F.inplace
         self.add_into: Any = getattr(F, "add_into", None)
         self.which = 1 if strong else 0
         self.state = STATE.get()
@@ -100,7 +103,7 @@ class _Sweep:
         """Visit the equations; gives the leaves that have a cotangent."""
         flat, cts, owned, multi = self.flat, self.cts, self.owned, self.multi
         # Steps compute over records; the last entry of a rule's steps is none.
-        state, which = self.state, self.which if self.inplace else -1
+        state, which = self.state, self.which if self.takes_steps else -1
         prepare: Any = getattr(self.F, "prepare", None)
         leaves: list[int] = []
         for i in range(len(cts) - 1, -1, -1):
@@ -186,15 +189,15 @@ class _Sweep:
             acc, h = self.target(j), cts[j]
             if acc is not None:
                 if rule is None:
-                    np.add(acc, ct.array, acc)
+                    self.add(acc, ct)
                 else:
-                    rule.into(self.state, ct, saved, acc)
+                    self.into(rule, ct, saved, acc)
             elif rule is not None:
                 final = own and alias is None and number == len(both) - 1
                 if final and rule.over is not None:
-                    g = rule.over(ct, saved)
+                    g = self.over(rule, ct, saved)
                 else:
-                    g = rule.fresh(self.state, ct, saved)
+                    g = self.fresh(rule, ct, saved)
                 cts[j], owned[j] = g if h is None else self.add_into(g, h), True
             elif h is None:
                 cts[j], owned[j] = ct, own and alias is None and _sole(ct)
@@ -219,11 +222,23 @@ class _Sweep:
                     alias = j
                 cts[j], owned[j] = g, mine
             elif acc is not None:
-                np.add(acc, g.array, acc)
+                self.add(acc, g)
             elif mine:
                 cts[j], owned[j] = self.add_into(g, h), True
             else:
                 cts[j], owned[j] = self.F.add(h, g), self.inplace
+
+    def add(self, acc: Any, g: Any) -> None:
+        np.add(acc, g.array, acc)
+
+    def into(self, rule: Any, ct: Any, saved: Any, acc: Any) -> None:
+        rule.into(self.state, ct, saved, acc)
+
+    def over(self, rule: Any, ct: Any, saved: Any) -> Any:
+        return rule.over(ct, saved)
+
+    def fresh(self, rule: Any, ct: Any, saved: Any) -> Any:
+        return rule.fresh(self.state, ct, saved)
 
     def target(self, j: int) -> Any:
         """The array that node `j` may add into, or None."""
@@ -255,6 +270,43 @@ class _Sweep:
             first = self.flat[WIDTH * i + 1]
             spec = self.flat[WIDTH * first]
         return spec.call.outs[i - first]  # type: ignore[no-any-return]
+
+
+class _TracedSweep(_Sweep):
+    """The same decisions over symbolic records: they become equations that say whose
+    memory they write. There are no bare roots and no arrays."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, tape: TapeRecord, seeds: Mapping[int, Any], F: Evaluator, strong: bool
+    ) -> None:
+        super().__init__(tape, seeds, F, strong)
+        self.takes_steps = False
+
+    def general(self, i: int, spec: Any, ins: tuple[int, ...], saved: Any) -> None:
+        if spec.kind == UNPREPARED:
+            self.F.prepare(spec)
+        super().general(i, spec, ins, saved)
+
+    def target(self, j: int) -> Any:
+        h = self.cts[j]
+        return h if h is not None and self.owned[j] else None
+
+    def add(self, acc: Any, g: Any) -> None:
+        self.F.add_into(acc, g)
+
+    def into(self, rule: Any, ct: Any, saved: Any, acc: Any) -> None:
+        self.F.into(rule, ct, saved, acc)
+
+    def over(self, rule: Any, ct: Any, saved: Any) -> Any:
+        return self.F.over(rule, ct, saved)
+
+    def fresh(self, rule: Any, ct: Any, saved: Any) -> Any:
+        return self.F.fresh(rule, ct, saved)
+
+    def strip(self, ins: tuple[int, ...]) -> None:
+        """Symbolic records have no bare roots."""
 
 
 def _shares(

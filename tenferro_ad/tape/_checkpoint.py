@@ -165,7 +165,9 @@ class RegionSpec:
         prog = self.call.program
         cts = ct if self.n_out > 1 else (ct,)
         state = STATE.get()
-        token = STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level))
+        token = STATE.set(
+            State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
+        )
         try:
             tape, nodes = self._replay(F, saved[: len(prog.inputs)])
         finally:

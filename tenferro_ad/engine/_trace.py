@@ -1,0 +1,235 @@
+"""`ta.trace`: a function of tensors as a `Program`.
+
+The function runs once, on symbolic values; every operation on tensors becomes an
+equation. Tensors that it closes over become constants: hidden inputs, not numbers
+burnt into the program. Transforms inside the function (`grad`, `jvp`, checkpoints) are
+traced like everything else, because they are made of operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import optree
+
+from .._aval import Aval, aval_of
+from .._ledger import OPERATION_OUTPUT, STATE, State
+from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..ops import Program, evaluate, optimise
+from ..runtime import Trace, device_of, host_aval
+from ._dispatch import HANDLES, chain_of, inside, living
+from ._eager import EagerTensor
+from ._make import as_tensor
+from ._pytrees import NAMESPACE, flatten
+
+
+@final
+class Spec:
+    """Shape, dtype and device of an argument that is not there yet.
+
+    Args:
+        shape: lengths of the axes.
+        dtype: NumPy name or dtype.
+        device: discovery name or device; None is the CPU.
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any = np.float64, device: Any = None
+    ) -> None:
+        self.aval = aval_of(
+            tuple(int(n) for n in shape), np.dtype(dtype), device_of(device, "Spec")
+        )
+
+    def __repr__(self) -> str:
+        return f"Spec({self.aval!r})"
+
+
+@final
+class TracedProgram:
+    """A traced function: its program, the constants it closed over, its pytrees.
+
+    Calling it evaluates the program on tensors; every transform takes it like any
+    function.
+
+    Attributes:
+        program: equations only, no values.
+        constants: tensors that the function closed over, in the order of the program's
+            last inputs.
+    """
+
+    __slots__ = ("_avals", "_in_def", "_out_def", "_static", "constants", "program")
+
+    def __init__(
+        self,
+        program: Program,
+        constants: list[Any],
+        in_def: Any,
+        avals: list[Aval | None],
+        static: list[Any],
+        out_def: Any,
+    ) -> None:
+        self.program = program
+        self.constants = constants
+        self._in_def, self._avals, self._static = in_def, avals, static
+        self._out_def = out_def
+
+    @property
+    def specs(self) -> tuple[Aval, ...]:
+        """Avals of the arguments' tensors, in order."""
+        return tuple(a for a in self._avals if a is not None)
+
+    def __call__(self, *args: Any) -> Any:
+        """Evaluate on tensors of the traced shapes and dtypes.
+
+        Raises:
+            ShapeError, DTypeError, InvalidArgumentError: an argument differs from what
+                was traced.
+
+        Cost: the program's equations, each as an eager operation.
+        """
+        inputs = self.bind(args)
+        outs = evaluate(self.program, HANDLES, [*inputs, *self.constants])
+        return optree.tree_unflatten(self._out_def, outs)
+
+    def bind(self, args: tuple[Any, ...]) -> list[EagerTensor]:
+        """The tensors of a call's arguments, checked against the trace."""
+        leaves, in_def = flatten(args)
+        if in_def != self._in_def:
+            raise InvalidArgumentError(
+                operation="traced program",
+                argument="args",
+                found=f"the structure {in_def}",
+                fix=f"give the arguments the traced structure, {self._in_def}",
+            )
+        tensors = []
+        for k, (x, aval, known) in enumerate(
+            zip(leaves, self._avals, self._static, strict=True)
+        ):
+            if aval is None:
+                if type(x) is not type(known) or x != known:
+                    raise InvalidArgumentError(
+                        operation="traced program",
+                        argument=f"args (leaf {k})",
+                        found=f"{x!r} where {known!r} was traced",
+                        fix="trace again, or pass a tensor where values differ",
+                    )
+                continue
+            t = as_tensor(x)
+            if not t.aval.same(aval):
+                kind = ShapeError if t.shape != aval.shape else DTypeError
+                raise kind(
+                    operation="traced program",
+                    argument=f"args (leaf {k})",
+                    found=f"{t.aval!r} where {aval!r} was traced",
+                    fix="trace again for these shapes, or convert the argument",
+                )
+            tensors.append(t)
+        return tensors
+
+    def __str__(self) -> str:
+        return self.program.format(limit=10_000)
+
+    __repr__ = __str__
+
+
+def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
+    """The program of `fn` for arguments like `specs`.
+
+    Args:
+        fn: a function of tensors and pytrees of tensors; called once.
+        specs: for each positional argument a `Spec`, a tensor or an array, or a pytree
+            of them. Other leaves (numbers, strings) are fixed at their value.
+
+    Raises:
+        TracedConversionError: Python control flow asks for a traced value's bytes; the
+            message shows the line.
+        EscapedTracerError: a value of an ended trace is used.
+
+    Cost: nothing is computed, allocated or copied; time for each operation.
+    """
+    leaves, in_def = flatten(specs)
+    avals = [aval_like(x) for x in leaves]
+    program, constants, out_def = traced(fn, leaves, avals, in_def)
+    static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
+    return TracedProgram(program, constants, in_def, avals, static, out_def)
+
+
+def aval_like(x: Any) -> Aval | None:
+    """The aval that a leaf asks for; None for a leaf that is no array."""
+    if isinstance(x, Spec | EagerTensor):
+        return x.aval
+    if isinstance(x, np.ndarray | np.generic):
+        return host_aval(np.asarray(x))
+    return None
+
+
+def traced(
+    fn: Callable[..., Any], leaves: list[Any], avals: Sequence[Aval | None], in_def: Any
+) -> tuple[Program, list[Any], Any]:
+    """Run `fn` on symbols for the leaves that have an aval.
+
+    Gives the optimised program, the captured constants (its last inputs) and the
+    structure of the result.
+    """
+    state = STATE.get()
+    trace = Trace(state.trace)
+    symbols = []
+    for x, aval in zip(leaves, avals, strict=True):
+        if aval is not None:
+            x = EagerTensor(trace.input(aval), None, -1, None)
+        symbols.append(x)
+    token = STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
+    try:
+        out = fn(*optree.tree_unflatten(in_def, symbols))
+        del symbols
+        outs, out_def = flatten(out)
+        del out
+        program = trace.program
+        here = STATE.get()
+        records = []
+        for y in outs:
+            y = as_tensor(y)
+            living(chain_of(y), "trace", "fn")
+            records.append(inside(here, y, "trace")._record)
+        program.outputs = tuple([r.array.variable for r in records])
+        del y, outs, records
+    finally:
+        STATE.reset(token)
+        trace.is_open = False
+    return (*_closed(program, trace), out_def)
+
+
+def _closed(program: Program, trace: Trace) -> tuple[Program, list[Any]]:
+    """The optimised program, with the constants that it still reads as last inputs."""
+    constants = dict(trace.constants)
+    used = {v for eq in program.equations for v in eq.ins} | set(program.outputs)
+    arguments = [v for v in program.inputs if v not in constants]
+    program.inputs = arguments + [v for v in constants if v in used]
+    made = optimise(program)
+    read = {v for eq in made.equations for v in eq.ins} | set(made.outputs)
+    kept: list[Any] = []
+    for v, c in zip(
+        made.inputs[len(arguments) :],
+        [constants[v] for v in program.inputs[len(arguments) :]],
+        strict=True,
+    ):
+        if v in read:
+            kept.append(c[1])
+        else:
+            made.inputs.remove(v)
+    return made, [as_handle(c) for c in kept]
+
+
+def as_handle(x: Any) -> EagerTensor:
+    """A captured constant as a tensor."""
+    if isinstance(x, EagerTensor):
+        return x
+    x.tokens.append(None)
+    return EagerTensor(x, None, -1, None)
+
+
+__all__ = ["NAMESPACE", "Spec", "TracedProgram", "as_handle", "aval_like", "trace"]
