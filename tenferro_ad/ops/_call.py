@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._aval import Aval
+from ._joint import Pull, joint_pull, joint_push
 
 if TYPE_CHECKING:
     from ._evaluator import Evaluator
@@ -113,6 +114,8 @@ class Call:
             tangents: one for each argument, None where it is zero.
             values: the arguments, then the outputs.
         """
+        if self.op.joint_jvp is not None:
+            return joint_push(F, self, tangents, values)
         n = len(self.ins)
         total: list[Any] = [None] * len(self.outs)
         for i, t in enumerate(tangents):
@@ -188,17 +191,26 @@ class RuleSpec:
         self.call, self.mask = call, mask
         self.n_out = len(call.outs)
         self.tracked = tuple(i for i in range(len(call.ins)) if mask >> i & 1)
-        rules = [call.op.pull_rule(call, i) for i in self.tracked]
-        self.saves = tuple(dict.fromkeys(s for r in rules for s in r.saves))
-        at = [[self.saves.index(s) for s in r.saves] for r in rules]
-        self.pull = _pull([r.fn for r in rules], at)
-        self.strong = _pull([r.strong for r in rules], at)
-        self.code = _CODES.get(self.saves, -1) if self.n_out == 1 else -1
         # Filled by the evaluator that fixes plans.
         self.kind = UNPREPARED
         self.rules: tuple[Any, Any] = (None, None)
         self.steps: tuple[Any, Any, None] = (UNPREPARED, UNPREPARED, None)
         self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
+        if call.op.joint is None:
+            self._each()
+        else:
+            self.saves, self.pull = joint_pull(call, self.tracked)
+            self.strong = self.pull
+        self.code = _CODES.get(self.saves, -1) if self.n_out == 1 else -1
+
+    def _each(self) -> None:
+        """One rule for each argument."""
+        call = self.call
+        rules = [call.op.pull_rule(call, i) for i in self.tracked]
+        self.saves = tuple(dict.fromkeys(s for r in rules for s in r.saves))
+        at = [[self.saves.index(s) for s in r.saves] for r in rules]
+        self.pull = _pull([r.fn for r in rules], at)
+        self.strong = _pull([r.strong for r in rules], at)
         if all(r.applied is not None or r.passes for r in rules):
             self.kernels = [
                 None
@@ -216,8 +228,6 @@ _CODES: Final[dict[tuple[int, ...], int]] = {
     (1, 0): 4,
     (0, 1): 5,
 }
-
-Pull = Callable[[Any, Any, tuple[Any, ...]], tuple[Any, ...]]
 
 
 def _pull(rules: list[Rule], at: list[list[int]]) -> Pull:

@@ -2,15 +2,15 @@
 
 An `Op` says what an operation is: its arguments, how the result's aval follows from
 theirs (`infer`), its kernel as data (a kind that every backend implements), one VJP and
-one JVP for each argument, and how many applications become one (`batch`, see
-`_batching`). The keyword-only parameters of an argument's rule *are* what that rule
-keeps: nothing else declares retention, so retention cannot drift from the rule.
+one JVP for each argument (or one for all of them, see `_joint`), and how many
+applications become one (`batch`, see `_batching`). The keyword-only parameters of an
+argument's rule *are* what that rule keeps: nothing else declares retention, so
+retention cannot drift from the rule.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from ._batching import BatchRule
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
+from ._joint import keywords
 
 __all__ = [
     "OPS",
@@ -92,6 +93,9 @@ class Op:
         "batch",
         "infer",
         "is_select",
+        "joint",
+        "joint_jvp",
+        "joint_keeps",
         "jvp",
         "kernel",
         "name",
@@ -114,6 +118,9 @@ class Op:
         outs: Sequence[str] = ("out",),
         vjp: dict[str, Rule] | None = None,
         jvp: dict[str, Rule] | None = None,
+        joint: Rule | None = None,
+        joint_keeps: Callable[[Call, tuple[int, ...]], Iterable[int]] | None = None,
+        joint_jvp: Rule | None = None,
         batch: BatchRule | None = None,
         variadic: bool = False,
         is_select: bool = False,
@@ -127,6 +134,15 @@ class Op:
         self.kernel = kernel
         self.vjp = vjp or {}
         self.jvp = jvp or {}
+        # Rules for all arguments together, in the place of `vjp` and `jvp` (`_joint`).
+        self.joint, self.joint_keeps, self.joint_jvp = joint, joint_keeps, joint_jvp
+        if (joint and vjp) or (joint_jvp and jvp):
+            raise InternalError(
+                operation=name,
+                argument="joint",
+                found="a joint rule and rules for single arguments",
+                fix="declare one of them",
+            )
         self.batch = batch
         self.variadic = variadic
         self.is_select = is_select
@@ -166,8 +182,8 @@ class Op:
                 fix="wrap the argument in `ta.stop_gradient` if it is meant to be a "
                 "constant",
             )
-        names = _keywords(rule)
-        saves = tuple(self._position(n, i) for n in names)
+        names = keywords(rule)
+        saves = tuple(self.position(n, i) for n in names)
         extra = (i,) if self.variadic else ()
 
         def fn(F: Evaluator, ct: Any, *saved: Any) -> Any:
@@ -184,9 +200,10 @@ class Op:
             tuple(-1 if n == "ct" else kept.index(n) for n in operands),
             params,
         )
-        return ArgRule.of(tuple(self._position(n, i) for n in kept), applied, applied)
+        return ArgRule.of(tuple(self.position(n, i) for n in kept), applied, applied)
 
-    def _position(self, name: str, i: int) -> int:
+    def position(self, name: str, i: int) -> int:
+        """Where the rule of argument i finds a name: i >= 0 input i, ~j output j."""
         if name in self.outs:
             return ~self.outs.index(name)
         if self.variadic and name == self.args[0]:
@@ -215,9 +232,9 @@ class Op:
                 found="no forward rule",
                 fix="use reverse mode, or take `ta.stop_gradient` of the argument",
             )
-        names = _keywords(rule)
+        names = keywords(rule)
         extra = (i,) if self.variadic else ()
-        reads = tuple(self._position(n, i) for n in names)
+        reads = tuple(self.position(n, i) for n in names)
         return reads, lambda F, t, *read: rule(
             F, t, call, *extra, **dict(zip(names, read, strict=True))
         )
@@ -239,14 +256,6 @@ class Op:
                 "`batch=`",
             )
         return self.batch
-
-
-def _keywords(rule: Rule) -> tuple[str, ...]:
-    return tuple(
-        n
-        for n, p in inspect.signature(rule).parameters.items()
-        if p.kind is inspect.Parameter.KEYWORD_ONLY
-    )
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

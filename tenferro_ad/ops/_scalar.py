@@ -33,7 +33,7 @@ class ElementwiseOp(Op):
         strong = self._fused_rule(call, i, "pull", strong=True)
         assert strong is not None
         target, out = call.ins[i], call.out
-        saves = tuple(self._position(n, i) for n in plain.args[1:])
+        saves = tuple(self.position(n, i) for n in plain.args[1:])
         if plain.kernel.expr.fn == "var":  # the cotangent itself: no kernel at all
 
             def passing(F: Evaluator, ct: Any) -> Any:
@@ -110,7 +110,7 @@ class ElementwiseOp(Op):
         out = call.out
         if fused.kernel.expr.fn == "var":
             return (), lambda F, t: expand(F, t, out)
-        reads = tuple(self._position(n, i) for n in fused.args[1:])
+        reads = tuple(self.position(n, i) for n in fused.args[1:])
         return reads, lambda F, t, *read: expand(F, F[fused](t, *read), out)
 
 
