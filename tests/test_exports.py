@@ -4,8 +4,8 @@ import tenferro_ad as ta
 from tenferro_ad import engine
 
 # Working parts of the engine that users reach through operators and protocols.
-INTERNAL = {"program_of", "HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
-INTERNAL |= {"last_diagonal"}  # `ta.linalg.diagonal`
+INTERNAL = {"HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
+INTERNAL |= {"last_diagonal", "program_of"}  # `ta.linalg.diagonal`, `ta.trace`
 
 
 def test_every_engine_name_is_published() -> None:

@@ -14,7 +14,9 @@ from ..ops import Call, Equation, Program
 from ..storage import ValueRecord
 from ..tape import RegionCall, digest, hold
 from ._dispatch import (
+    HANDLES,
     Chain,
+    apply_region,
     chain_of,
     emit,
     enter_level,
@@ -26,6 +28,7 @@ from ._dispatch import (
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import flatten
+from ._trace import traced
 
 
 class _Immortal:
@@ -145,7 +148,10 @@ def checkpoint(
 
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        outer = STATE.get().level
+        state = STATE.get()
+        if state.trace is not None:
+            return _traced_region(f, args, kwargs, verify)
+        outer = state.level
         if outer is None:
             return f(*args, **kwargs)
         core = RegionRecord()
@@ -172,6 +178,36 @@ def checkpoint(
             core.live = None  # values that escaped know no recording from here on
 
     return checkpointed
+
+
+def _traced_region(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], verify: Any
+) -> Any:
+    """The region as a program of its own, and one equation of the trace outside."""
+    if verify is not None:
+        raise InvalidArgumentError(
+            operation="checkpoint",
+            argument="verify",
+            found=f"{verify!r} in a traced function",
+            fix="verify in eager mode, where there are values to compare",
+        )
+    leaves, treedef = flatten((args, kwargs))
+    avals = [x.aval if isinstance(x, EagerTensor) else None for x in leaves]
+    program, constants, out_def = traced(
+        lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef
+    )
+    given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
+    # Each produced variable is one output, however often it is returned; inputs that
+    # are returned pass by unchanged.
+    at = program.outputs
+    made: dict[int, EagerTensor] = dict(zip(program.inputs, given, strict=True))
+    made.update((v, HANDLES.literal(record)) for v, record in program.literals.items())
+    produced = tuple(dict.fromkeys(v for v in at if v not in made))
+    if produced:
+        program.outputs = produced
+        outs = apply_region(RegionCall(program), given)
+        made.update(zip(produced, outs, strict=True))
+    return optree.tree_unflatten(out_def, [made[v] for v in at])
 
 
 def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> Any:

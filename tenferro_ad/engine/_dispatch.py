@@ -8,7 +8,7 @@ level that tracks it, so nested derivatives never mix.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from .._ledger import STATE, State
 from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
 from ..ops import Call, Evaluator, Op
-from ..runtime import host_aval, pair_plan, plan_of, scalar_record
+from ..runtime import DIRECT, host_aval, pair_plan, plan_of, scalar_record
 from ..storage import ValueRecord, transfer
 from ..tape import Leaf, hold
 from ._eager import EagerTensor
@@ -326,8 +326,27 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
     )
 
 
+def apply_region(call: Any, operands: Sequence[EagerTensor]) -> list[EagerTensor]:
+    """A region's call on handles: one equation of every level and of an open trace."""
+    state = STATE.get()
+    name = call.op.name
+    if state.trace is not None:
+        operands = [inside(state, x, name) for x in operands]
+    records = tuple([x._live(name) for x in operands])
+    run = call.run(DIRECT, records) if state.trace is None else None
+    outs = state.trace.apply_call(call, records) if run is None else run
+    chains = [living(chain_of(x), name, "inputs") for x in operands]
+    if all(c is None for c in chains):
+        return [EagerTensor(r, None, -1, None) for r in outs]
+    return handles(outs, emit(state.level, call, records, chains, outs))
+
+
 class HandleEvaluator(Evaluator):
     """`F` over handles: computes and lets the levels of the context record."""
+
+    def region(self, call: Any, operands: Any) -> list[Any]:
+        """The region as one equation."""
+        return apply_region(call, operands)
 
     def literal(self, record: ValueRecord) -> EagerTensor:
         """A number as an operand."""

@@ -40,7 +40,14 @@ from ._op import (
     project,
     register,
 )
-from ._passes import key_of, optimise, renumbered, subprogram
+from ._passes import (
+    inlined,
+    key_of,
+    optimise,
+    renumbered,
+    subprogram,
+    without_reuse,
+)
 from ._place import Key, span
 from ._program import (
     Equation,
@@ -101,6 +108,7 @@ __all__ = [
     "evaluate",
     "exact",
     "expand",
+    "inlined",
     "integer_power",
     "key_of",
     "last_uses",
@@ -117,5 +125,6 @@ __all__ = [
     "subprogram",
     "topological",
     "var",
+    "without_reuse",
     "writable",
 ]

@@ -47,6 +47,10 @@ class Evaluator(dict["Op", Callable[..., Any]]):
         """A number of a program's text as an operand."""
         raise NotImplementedError
 
+    def region(self, call: Any, operands: Any) -> list[Any]:
+        """The outputs of a region's call; evaluators that record keep it one call."""
+        return list(call.run(self, operands))
+
     def write(self, mode: str, call: Any, operands: Any) -> Any:
         """An equation in memory that is used again; only where `inplace`."""
         raise NotImplementedError

@@ -80,12 +80,15 @@ def _merged(program: Program) -> Program:
     return Program(list(program.inputs), equations, outputs, program.avals, literals)
 
 
-def renumbered(program: Program) -> Program:
+def renumbered(program: Program, *, fresh: bool = False) -> Program:
     """The same program, its variables numbered in order of definition.
 
-    Permissions to write over an operand that no longer hold are taken back.
+    Permissions to write over an operand that no longer hold are taken back; with
+    `fresh`, all of them.
     """
     refused = set(writable(program).refused)
+    if fresh:
+        refused = {k for k, eq in enumerate(program.equations) if eq.mode != "fresh"}
     made = Program()
     at: dict[int, int] = {}
 
@@ -106,6 +109,46 @@ def renumbered(program: Program) -> Program:
         made.equations.append(replace(eq, ins=ins, outs=define(eq.outs), saves=saves))
     made.outputs = tuple([at[v] for v in program.outputs])
     return made
+
+
+def without_reuse(program: Program) -> Program:
+    """Every equation in memory of its own: what recordings are made of."""
+    if all(eq.mode == "fresh" for eq in program.equations):
+        return program
+    return renumbered(program, fresh=True)
+
+
+def inlined(program: Program) -> Program:
+    """The equations of regions in place of the regions' calls."""
+    if not any(hasattr(eq.call, "run") for eq in program.equations):
+        return program
+    made = Program(list(program.inputs), [], (), list(program.avals))
+    made.literals = dict(program.literals)
+    same: dict[int, int] = {}
+    for eq in program.equations:
+        ins = tuple([same.get(v, v) for v in eq.ins])
+        if not hasattr(eq.call, "run"):
+            made.equations.append(replace(eq, ins=ins))
+            continue
+        body = inlined(eq.call.program)
+        at = dict(zip(body.inputs, ins, strict=True))
+        for v, record in body.literals.items():
+            at[v] = made.variable(record.aval)
+            made.literals[at[v]] = record
+        for inner in body.equations:
+            for v in inner.outs:
+                at[v] = made.variable(body.avals[v])
+            made.equations.append(
+                replace(
+                    inner,
+                    ins=tuple([at[v] for v in inner.ins]),
+                    outs=tuple([at[v] for v in inner.outs]),
+                    recompute=inner.recompute or eq.recompute,
+                )
+            )
+        same.update(zip(eq.outs, [at[v] for v in body.outputs], strict=True))
+    made.outputs = tuple([same.get(v, v) for v in program.outputs])
+    return optimise(made)
 
 
 def _unshared(
@@ -158,4 +201,12 @@ def subprogram(
     return optimise(part)
 
 
-__all__ = ["key_of", "last_uses", "optimise", "renumbered", "subprogram"]
+__all__ = [
+    "inlined",
+    "key_of",
+    "last_uses",
+    "optimise",
+    "renumbered",
+    "subprogram",
+    "without_reuse",
+]

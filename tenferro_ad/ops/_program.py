@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .._aval import Aval
+from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import InternalError
 from ._call import Call
 from ._evaluator import Evaluator
@@ -261,12 +262,27 @@ def may_alias(call: Any) -> bool:
 
 def compute(F: Evaluator, call: Any, ins: Sequence[Any]) -> list[Any]:
     """One application on values of `F`; gives the outputs as a list."""
-    run = getattr(call, "run", None)
-    if run is not None:  # a region
-        return list(run(F, ins))
+    if hasattr(call, "run"):
+        return F.region(call, ins)
     fn = F[call.op]
     result = fn(ins, *call.params) if call.op.variadic else fn(*ins, *call.params)
     return [result] if len(call.outs) == 1 else list(result)
+
+
+def _one(F: Evaluator, eq: Equation, ins: list[Any]) -> list[Any]:
+    if eq.mode == "fresh":
+        return compute(F, eq.call, ins)
+    if F.inplace:
+        return [F.write(eq.mode, eq.call, ins)]
+    if eq.mode == "over":
+        return compute(F, eq.call, ins)
+    return [F.add(ins[0], *compute(F, eq.call, ins[1:]))]
+
+
+def _recomputing() -> Any:
+    """The mark survives: what a checkpoint runs again allocates under its reason."""
+    state = STATE.get()
+    return STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
 
 
 def evaluate(program: Program, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
@@ -281,14 +297,12 @@ def evaluate(program: Program, F: Evaluator, inputs: Sequence[Any]) -> list[Any]
     last = last_uses(program)
     for number, eq in enumerate(program.equations):
         ins = [values[v] for v in eq.ins]
-        if eq.mode == "fresh":
-            outs = compute(F, eq.call, ins)
-        elif F.inplace:
-            outs = [F.write(eq.mode, eq.call, ins)]
-        elif eq.mode == "over":
-            outs = compute(F, eq.call, ins)
-        else:
-            outs = [F.add(ins[0], *compute(F, eq.call, ins[1:]))]
+        token = _recomputing() if eq.recompute else None
+        try:
+            outs = _one(F, eq, ins)
+        finally:
+            if token is not None:
+                STATE.reset(token)
         del ins
         values.update(zip(eq.outs, outs, strict=True))
         for v in {*eq.ins, *eq.outs}:

@@ -20,7 +20,7 @@ import numpy as np
 from .._aval import Aval
 from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import CheckpointMismatchError
-from ..ops import Evaluator, Program
+from ..ops import Evaluator, Program, compute, evaluate, last_uses, without_reuse
 from ._backward import sweep
 from ._record import NO_STEPS, TapeRecord
 
@@ -48,7 +48,7 @@ class RegionCall:
     def __init__(
         self, program: Program, digests: dict[int, bytes] | None = None
     ) -> None:
-        self.program = program
+        self.program = program = without_reuse(program)
         self.digests = digests
         self.op = RegionOp(any(e.call.op.is_select for e in program.equations))
         avals = program.avals
@@ -64,15 +64,7 @@ class RegionCall:
 
     def run(self, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
         """Compute the outputs again, keeping nothing."""
-        values = dict(zip(self.program.inputs, inputs, strict=True))
-        last = _last_uses(self.program)
-        for number, eq in enumerate(self.program.equations):
-            outs = _compute(F, eq.call, [values[v] for v in eq.ins])
-            values.update(zip(eq.outs, outs, strict=True))
-            for v in set(eq.ins):
-                if last[v] == number:
-                    del values[v]
-        return [values[v] for v in self.program.outputs]
+        return evaluate(self.program, F, inputs)
 
     def push(
         self, F: Evaluator, tangents: Sequence[Any], values: Sequence[Any]
@@ -80,34 +72,17 @@ class RegionCall:
         """Tangents of the outputs: the region runs again beside its tangents."""
         prog = self.program
         primal = dict(zip(prog.inputs, values, strict=False))
+        primal.update((v, F.literal(x)) for v, x in prog.literals.items())
         tangent = dict(zip(prog.inputs, tangents, strict=True))
         for eq in prog.equations:
             ins = [primal[v] for v in eq.ins]
-            outs = _compute(F, eq.call, ins)
+            outs = compute(F, eq.call, ins)
             ts = [tangent.get(v) for v in eq.ins]
             if any(t is not None for t in ts):
                 pushed = eq.call.push(F, ts, [*ins, *outs])
                 tangent.update(zip(eq.outs, pushed, strict=True))
             primal.update(zip(eq.outs, outs, strict=True))
         return [tangent.get(v) for v in prog.outputs]
-
-
-def _compute(F: Evaluator, call: Any, ins: list[Any]) -> list[Any]:
-    if isinstance(call, RegionCall):
-        return call.run(F, ins)
-    fn = F[call.op]
-    result = fn(ins, *call.params) if call.op.variadic else fn(*ins, *call.params)
-    return [result] if len(call.outs) == 1 else list(result)
-
-
-def _last_uses(program: Program) -> dict[int, int]:
-    last: dict[int, int] = {}
-    for number, eq in enumerate(program.equations):
-        for v in eq.ins:
-            last[v] = number
-    for v in program.outputs:
-        last[v] = len(program.equations)
-    return last
 
 
 class RegionSpec:
@@ -151,7 +126,7 @@ class RegionSpec:
             if call.digests is not None or any(v in needed for v in eq.outs):
                 self._run[number] = True
                 needed.update(eq.ins)
-        self._last = _last_uses(prog)
+        self._last = last_uses(prog)
 
     def pull(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._pull(F, ct, saved, strong=False)
@@ -188,13 +163,14 @@ class RegionSpec:
         """Run the region again, recording it."""
         prog = self.call.program
         values: dict[int, Any] = dict(zip(prog.inputs, inputs, strict=True))
+        values.update((v, F.literal(x)) for v, x in prog.literals.items())
         tape = TapeRecord()
         nodes = {
             prog.inputs[i]: tape.leaf(None, self.call.ins[i]) for i in self.tracked
         }
         for number, eq in enumerate(prog.equations):
             if self._run[number]:
-                outs = _compute(F, eq.call, [values[v] for v in eq.ins])
+                outs = compute(F, eq.call, [values[v] for v in eq.ins])
                 self._verify(number, eq.call, outs)
                 values.update(zip(eq.outs, outs, strict=True))
             m = self._masks[number]
