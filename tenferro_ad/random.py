@@ -84,6 +84,19 @@ def _dtype(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
     return found
 
 
+def _key_of(operation: str, key: Any) -> EagerTensor:
+    """One key; operations of the table take stacks of them too, for `vmap`."""
+    found = as_tensor(key)
+    if found.shape != (2,) or found.dtype != _UINT32:
+        raise errors.ShapeError(
+            operation=operation,
+            argument="key",
+            found=f"shape {found.shape} and dtype {found.dtype}",
+            fix="pass a key of `random.key(seed)`: two words of dtype uint32",
+        )
+    return found
+
+
 # ---- keys ----------------------------------------------------------------------------
 
 
@@ -115,7 +128,7 @@ def split(key: Any, num: int = 2, /) -> tuple[EagerTensor, ...]:
     Cost: one allocation of 16 bytes for each key, which are views of it.
     """
     count = _int("split", "num", num, 0, 2**31)
-    words = HANDLES.random_bits(as_tensor(key), (count, 4), _UINT32, _SPLIT)
+    words = HANDLES.random_bits(_key_of("split", key), (count, 4), _UINT32, _SPLIT)
     return unstack(HANDLES.slice(words, (span(0, count, 1), span(0, 2, 1))))
 
 
@@ -133,7 +146,7 @@ def fold_in(key: Any, data: int, /) -> EagerTensor:
     """
     found = _int("fold_in", "data", data, 0, 2**64)
     counter = [found & _MASK, found >> 32, 0, _FOLDED]
-    words = HANDLES.philox(as_tensor(key), asarray(np.array(counter, _UINT32)))
+    words = HANDLES.philox(_key_of("fold_in", key), asarray(np.array(counter, _UINT32)))
     out: EagerTensor = HANDLES.slice(words, (span(0, 2, 1),))
     return out
 
@@ -157,7 +170,7 @@ def bits(key: Any, shape: Shape = (), *, dtype: Any = np.uint32) -> EagerTensor:
     """
     wanted = _dtype("bits", dtype, _UINT32.char + _UINT64.char)
     where = _shape("bits", shape)
-    out: EagerTensor = HANDLES.random_bits(as_tensor(key), where, wanted, _DRAWS)
+    out: EagerTensor = HANDLES.random_bits(_key_of("bits", key), where, wanted, _DRAWS)
     return out
 
 
@@ -187,7 +200,7 @@ def uniform(
     """
     wanted = _dtype("uniform", dtype, "dfe")
     where = _shape("uniform", shape)
-    out: EagerTensor = HANDLES.random_uniform(as_tensor(key), where, wanted)
+    out: EagerTensor = HANDLES.random_uniform(_key_of("uniform", key), where, wanted)
     numbers = isinstance(minval, int | float) and isinstance(maxval, int | float)
     if numbers and (minval, maxval) == (0, 1):
         return out
@@ -212,10 +225,10 @@ def normal(key: Any, shape: Shape = (), *, dtype: Any = np.float64) -> EagerTens
     """
     wanted, where = _dtype("normal", dtype, "dfeDF"), _shape("normal", shape)
     if wanted.kind != "c":
-        out: EagerTensor = HANDLES.random_normal(as_tensor(key), where, wanted)
+        out: EagerTensor = HANDLES.random_normal(_key_of("normal", key), where, wanted)
         return out
     real = np.dtype(f"f{wanted.itemsize // 2}")
-    parts = HANDLES.random_normal(as_tensor(key), (*where, 2), real)
+    parts = HANDLES.random_normal(_key_of("normal", key), (*where, 2), real)
     out = HANDLES.view_as_complex(HANDLES.mul(parts, 0.5**0.5))
     return out
 
@@ -250,7 +263,9 @@ def randint(
             found="all integers of 64 bits",
             fix="use `bits` with dtype uint64",
         )
-    out: EagerTensor = HANDLES.random_integers(as_tensor(key), where, wanted, low, high)
+    out: EagerTensor = HANDLES.random_integers(
+        _key_of("randint", key), where, wanted, low, high
+    )
     return out
 
 
@@ -271,7 +286,9 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> EagerTensor
     """
     p = as_tensor(p)
     where = p.shape if shape is None else _shape("bernoulli", shape)
-    drawn = HANDLES.random_uniform(as_tensor(key), where, np.dtype(np.float64))
+    drawn = HANDLES.random_uniform(
+        _key_of("bernoulli", key), where, np.dtype(np.float64)
+    )
     return less(drawn, p)
 
 
@@ -312,6 +329,6 @@ def permutation(key: Any, x: Any, /, *, axis: int = 0) -> EagerTensor:
 
 
 def _order(key: Any, n: int) -> EagerTensor:
-    drawn = HANDLES.random_bits(as_tensor(key), (n,), _UINT64, _DRAWS)
+    drawn = HANDLES.random_bits(_key_of("permutation", key), (n,), _UINT64, _DRAWS)
     out: EagerTensor = HANDLES.argsort(drawn, 0, False, True)
     return out

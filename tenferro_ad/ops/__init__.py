@@ -20,6 +20,7 @@ from . import (
     _sorting,
     _special,
 )
+from ._batching import BatchRule, by_loop, later, leading, longer
 from ._call import UNPREPARED, Applied
 from ._constants import exact
 from ._elementwise import integer_power
@@ -87,6 +88,7 @@ __all__ = [
     "OPS",
     "UNPREPARED",
     "Applied",
+    "BatchRule",
     "Call",
     "Elementwise",
     "ElementwiseOp",
@@ -101,6 +103,7 @@ __all__ = [
     "View",
     "Write",
     "broadcast_shapes",
+    "by_loop",
     "call",
     "compute",
     "const",
@@ -112,6 +115,9 @@ __all__ = [
     "integer_power",
     "key_of",
     "last_uses",
+    "later",
+    "leading",
+    "longer",
     "may_alias",
     "node_dtype",
     "optimise",

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from ._batching import by_loop, later, leading
 from ._indexing import from_zero, index_nbytes, integers
 from ._op import Call, Op, Write, register
 from ._rows import INT, check_range, wrapped
@@ -103,6 +104,7 @@ register(
         jvp={
             "x": lambda F, t, call, *, indices: F.take_along_axis(t, indices, call.axis)
         },
+        batch=leading(axis=later),
     )
 )
 register(
@@ -124,6 +126,7 @@ register(
                 t, indices, call.axis, call.size
             )
         },
+        batch=leading(axis=later),
     )
 )
 
@@ -145,5 +148,6 @@ register(
         params=("count",),
         infer=lambda mask, count: ((mask.ndim, count), np.dtype(np.int64)),
         kernel=Write(_mask_indices, lambda call: call.out.nbytes),
+        batch=by_loop,
     )
 )

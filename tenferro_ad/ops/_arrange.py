@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from ._batching import before, later, leading, longer
 from ._op import Call, Evaluator, Op, View, Write, project, register
 
 Array = np.ndarray[Any, Any]
@@ -49,6 +50,7 @@ register(
         kernel=Write(_roll),
         vjp={"x": _roll_back},
         jvp={"x": lambda F, t, call: F.roll(t, call.shifts)},
+        batch=leading(shifts=before(0)),
     )
 )
 
@@ -92,6 +94,7 @@ def _repeating(name: str, *, inner: bool) -> Op:
         kernel=Write(kernel),
         vjp={"x": back},
         jvp={"x": lambda F, t, call: F[made](t, call.reps)},
+        batch=leading(reps=before(1)),
     )
     return made
 
@@ -129,6 +132,7 @@ register(
         ),
         vjp={"x": lambda F, ct, call: F.tril(ct, call.k)},
         jvp={"x": lambda F, t, call: F.tril(t, call.k)},
+        batch=leading(),
     )
 )
 register(
@@ -143,6 +147,7 @@ register(
         ),
         vjp={"x": lambda F, ct, call: F.triu(ct, call.k)},
         jvp={"x": lambda F, t, call: F.triu(t, call.k)},
+        batch=leading(),
     )
 )
 
@@ -187,6 +192,7 @@ register(
         jvp={
             "x": lambda F, t, call: F.diagonal(t, call.offset, call.axis1, call.axis2)
         },
+        batch=leading(axis1=later, axis2=later),
     )
 )
 register(
@@ -204,5 +210,6 @@ register(
                 t, call.shape, call.offset, call.axis1, call.axis2
             )
         },
+        batch=leading(shape=longer, axis1=later, axis2=later),
     )
 )

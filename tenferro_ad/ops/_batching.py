@@ -6,7 +6,8 @@ A row's `batch` is a rule
 
 `call` is one application without the batch: avals, outputs and parameters. `xs` are the
 operands (variadic rows too); `batched[i]` says that `xs[i]` carries `size` examples
-along a new leading axis 0, where `call.ins[i]` has none; at least one does. Every
+along a new leading axis 0, where `call.ins[i]` has none; at least one does, and `size`
+is not 0 (`Call.batch` knows what no examples give). Every
 output carries them along axis 0, in the same order. A rule applies operations of `F` to
 values and nothing else, so that it can be recorded, traced, differentiated and batched
 again. Values equal those of a loop over the examples, up to rounding.
@@ -102,10 +103,8 @@ def by_loop(
         found = apply(F, call, one, call.params)
         rows.append(found if many else (found,))
     joined = tuple(
-        F.concat([new_axis(F, row[k]) for row in rows], 0)
-        if rows
-        else F.full((0, *out.shape), out.dtype, 0, out.device)
-        for k, out in enumerate(call.outs)
+        F.concat([new_axis(F, v) for v in parts], 0)
+        for parts in zip(*rows, strict=True)
     )
     return joined if many else joined[0]
 

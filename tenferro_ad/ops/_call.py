@@ -143,7 +143,10 @@ class Call:
         Raises:
             NoRuleError: the row has no batching rule.
         """
-        found = self.op.batch_rule()(F, self, size, xs, batched)
+        rule = self.op.batch_rule()
+        if not size:
+            return tuple(F.full((0, *y.shape), y.dtype, 0, y.device) for y in self.outs)
+        found = rule(F, self, size, xs, batched)
         return found if len(self.outs) > 1 else (found,)
 
     def __repr__(self) -> str:

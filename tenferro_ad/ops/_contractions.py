@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._aval import Aval, aval_of
 from ..errors import ShapeError
+from ._batching import new_axis, with_rank
+from ._matrices import turned
 from ._op import Call, Evaluator, Op, Write, broadcast_shapes, project, register
 
 Array = np.ndarray[Any, Any]
@@ -147,6 +150,34 @@ def _short(**forms: tuple[str, tuple[str, ...]]) -> Any:
     return lambda call, arg: forms[arg] if _plain(call) else None
 
 
+def _matmul_batch(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    """One product of all rows where `y` is one matrix; otherwise one more stack."""
+    (x, y), (a, b), op = xs, call.ins, call.op
+    shape = (size, *call.out.shape)
+    if not batched[1] and b.ndim <= 2 and op.name != "matmul_tn":
+        if a.ndim > 1:
+            x = F.regroup(x, (math.prod(x.aval.shape[:-1]), a.shape[-1]))
+        return _shaped(F, F[op](x, y), shape)
+    if not batched[0] and a.ndim <= 2 and b.ndim == 1:
+        if a.ndim == 1:
+            return F.matmul(y, x)
+        return F.matmul(y, turned(F, x) if op.name == "matmul" else F.conj(x))
+    rank = max(a.ndim, b.ndim, 2)
+    if a.ndim == 1:
+        x = new_axis(F, x, x.aval.ndim - 1)
+    if b.ndim == 1:
+        y = new_axis(F, y, y.aval.ndim)
+    x = with_rank(F, x, rank) if batched[0] else x
+    y = with_rank(F, y, rank) if batched[1] else y
+    return _shaped(F, F[op](x, y), shape)
+
+
+def _shaped(F: Evaluator, v: Any, shape: tuple[int, ...]) -> Any:
+    return v if v.aval.shape == shape else F.regroup(v, shape)
+
+
 register(
     Op(
         "matmul",
@@ -159,6 +190,7 @@ register(
             "x": lambda F, t, call, *, y: F.matmul(t, y),
             "y": lambda F, t, call, *, x: F.matmul(x, t),
         },
+        batch=_matmul_batch,
     )
 )
 # x @ y^H and x^H @ y: the two products that derivatives of products need. Together with
@@ -178,6 +210,7 @@ register(
             "x": lambda F, t, call, *, y: F.matmul_nt(t, y),
             "y": lambda F, t, call, *, x: F.matmul_nt(x, t),
         },
+        batch=_matmul_batch,
     )
 )
 register(
@@ -195,5 +228,6 @@ register(
             "x": lambda F, t, call, *, y: F.matmul_tn(t, y),
             "y": lambda F, t, call, *, x: F.matmul_tn(x, t),
         },
+        batch=_matmul_batch,
     )
 )

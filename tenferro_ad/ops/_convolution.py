@@ -15,6 +15,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import InvalidArgumentError, ShapeError
+from ._convolution_batching import conv_batch, conv_input_batch, conv_weight_batch
 from ._op import Call, Evaluator, Op, Write, project, register
 from ._windows import Array, Geometry, Ints, blocks, geometry
 
@@ -253,6 +254,7 @@ register(
             "x": lambda F, t, call, *, w: conv(F, t, w, call),
             "w": lambda F, t, call, *, x: conv(F, x, t, call),
         },
+        batch=conv_batch,
     )
 )
 register(
@@ -274,6 +276,7 @@ register(
             "y": lambda F, t, call, *, w: conv_input(F, t, w, call, call.shape),
             "w": lambda F, t, call, *, y: conv_input(F, y, t, call, call.shape),
         },
+        batch=conv_input_batch,
     )
 )
 register(
@@ -295,5 +298,6 @@ register(
             "x": lambda F, t, call, *, y: conv_weight(F, t, y, call, call.shape),
             "y": lambda F, t, call, *, x: conv_weight(F, x, t, call, call.shape),
         },
+        batch=conv_weight_batch,
     )
 )

@@ -20,6 +20,7 @@ import numpy as np
 from .._aval import Aval
 from ..errors import ShapeError
 from ._axes import HALF, SINGLE, as_float, need_real
+from ._batching import later, leading
 from ._op import Call, Evaluator, Op, Write, register
 from ._place import Key, span
 
@@ -74,6 +75,7 @@ register(
             "x": lambda F, ct, call: F.cumulative_sum(ct, call.axis, not call.reverse)
         },
         jvp={"x": lambda F, t, call: F.cumulative_sum(t, call.axis, call.reverse)},
+        batch=leading(axis=later),
     )
 )
 
@@ -207,6 +209,7 @@ register(
         kernel=Write(_recurrence, _recurrence_scratch),
         vjp={"a": _recurrence_a, "b": _recurrence_b},
         jvp={"a": _recurrence_push, "b": _recurrence_push_b},
+        batch=leading(axis=later),
     )
 )
 
@@ -233,6 +236,7 @@ register(
         kernel=Write(_accumulate(np.multiply), _scratch),
         vjp={"x": _product_pull},
         jvp={"x": _product_push},
+        batch=leading(axis=later),
     )
 )
 
@@ -290,5 +294,6 @@ register(
         kernel=Write(_accumulate(np.logaddexp), _scratch),
         vjp={"x": _logs_pull},
         jvp={"x": _logs_push},
+        batch=leading(axis=later),
     )
 )

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.fft
 
 from .._aval import Aval
+from ._batching import later, leading
 from ._op import Call, Evaluator, Library, Op, project, register
 from ._place import span
 
@@ -67,6 +68,7 @@ def _full(name: str, adjoint: str) -> None:
             kernel=Library(fn),
             vjp={"x": pull},
             jvp={"x": push},
+            batch=leading(axes=later),
         )
     )
 
@@ -117,6 +119,7 @@ register(
         kernel=Library(_rfftn),
         vjp={"x": _rfftn_pull},
         jvp={"x": lambda F, t, call: F.rfftn(t, call.axes, call.norm)},
+        batch=leading(axes=later),
     )
 )
 
@@ -144,5 +147,6 @@ register(
         kernel=Library(_irfftn),
         vjp={"x": _irfftn_pull},
         jvp={"x": lambda F, t, call: F.irfftn(t, call.axes, call.n, call.norm)},
+        batch=leading(axes=later),
     )
 )

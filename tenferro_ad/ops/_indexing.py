@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError
-from ._op import Call, Op, Write, register
+from ._batching import moved, new_axis
+from ._op import Call, Evaluator, Op, Write, register
 from ._rows import CHUNK, INT, check_range, gather_into, joined, scatter_onto, wrapped
 
 Array = np.ndarray[Any, Any]
+_INT64: Final = np.dtype(np.int64)
 
 
 def integers(operation: str, indices: Aval) -> None:
@@ -55,6 +57,90 @@ def from_zero(add: Callable[..., None]) -> Callable[..., None]:
         add(call, outs[0], ins)
 
     return kernel
+
+
+# ---- batches -------------------------------------------------------------------------
+# Examples with indices of their own are selected together: the number of the example is
+# one more index.
+
+
+def _numbered(F: Evaluator, indices: Any, size: int) -> Any:
+    """Indices (size, k, ...) as (k + 1, size, ...), the number of the example first."""
+    aval = indices.aval
+    if aval.dtype.itemsize == 8 and aval.dtype.kind == "u":
+        # What int64 cannot hold is out of range and must stay so.
+        indices = F.minimum(indices, np.iinfo(np.int64).max)
+    if aval.dtype != _INT64:
+        indices = F.astype(indices, _INT64)
+    numbers = F.arange(0, size, 1, size, _INT64, aval.device)
+    numbers = F.regroup(numbers, (1, size, *[1] * (aval.ndim - 2)))
+    numbers = F.broadcast_to(numbers, (1, size, *aval.shape[2:]))
+    return F.concat((numbers, moved(F, indices, 0, 1)), 0)
+
+
+def _also_first(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch axis, and axes behind it."""
+    return (0, *[a + 1 for a in axes])
+
+
+def _gather_many(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    """`gather` with `call.axes` and `call.at`."""
+    x, indices = xs
+    if not batched[1]:
+        axes = tuple(a + 1 for a in call.axes)
+        return F.gather(x, indices, axes, call.at + 1)
+    if batched[0]:
+        indices = _numbered(F, indices, size)
+        found = F.gather(x, indices, _also_first(call.axes), call.at)
+    else:
+        found = F.gather(x, moved(F, indices, 0, 1), call.axes, call.at)
+    return moved(F, found, call.at, 0)
+
+
+def _scatter_many(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    (ct, indices), shape = xs, (size, *call.shape)
+    if not batched[1]:
+        axes = tuple(a + 1 for a in call.axes)
+        return F.scatter_add(ct, indices, shape, axes, call.at + 1)
+    ct = _examples_at(F, ct, size, call.at, is_batched=batched[0])
+    indices = _numbered(F, indices, size)
+    return F.scatter_add(ct, indices, shape, _also_first(call.axes), call.at)
+
+
+def _examples_at(F: Evaluator, v: Any, size: int, at: int, *, is_batched: bool) -> Any:
+    """A value with the examples at position `at` (a view)."""
+    if is_batched:
+        return moved(F, v, 0, at)
+    shape = v.aval.shape
+    return F.broadcast_to(new_axis(F, v, at), (*shape[:at], size, *shape[at:]))
+
+
+def _take_many(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    (x, indices), axis = xs, call.axis
+    if not batched[1]:
+        return F.take(x, indices, axis + 1)
+    if not batched[0]:
+        return moved(F, F.take(x, indices, axis), axis, 0)
+    indices = _numbered(F, new_axis(F, indices, 1), size)
+    return moved(F, F.gather(x, indices, (0, axis + 1), axis), axis, 0)
+
+
+def _take_add_many(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    (ct, indices), axis = xs, call.axis
+    if not batched[1]:
+        return F.take_add(ct, indices, axis + 1, call.size)
+    ct = _examples_at(F, ct, size, axis, is_batched=batched[0])
+    indices = _numbered(F, new_axis(F, indices, 1), size)
+    shape = (size, *call.out.shape)
+    return F.scatter_add(ct, indices, shape, (0, axis + 1), axis)
 
 
 # ---- take: one axis ------------------------------------------------------------------
@@ -117,6 +203,7 @@ register(
             )
         },
         jvp={"x": lambda F, t, call, *, indices: F.take(t, indices, call.axis)},
+        batch=_take_many,
     )
 )
 register(
@@ -134,6 +221,7 @@ register(
                 t, indices, call.axis, call.size
             )
         },
+        batch=_take_add_many,
     )
 )
 
@@ -207,6 +295,7 @@ register(
         jvp={
             "x": lambda F, t, call, *, indices: F.gather(t, indices, call.axes, call.at)
         },
+        batch=_gather_many,
     )
 )
 register(
@@ -226,5 +315,6 @@ register(
                 t, indices, call.shape, call.axes, call.at
             )
         },
+        batch=_scatter_many,
     )
 )

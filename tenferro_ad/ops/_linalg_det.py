@@ -17,6 +17,7 @@ import numpy as np
 
 from .._aval import Aval
 from . import _lapack
+from ._batching import leading
 from ._lapack import Array, need_matrix
 from ._linalg_lu import no_derivative
 from ._matrices import matmuls, turned
@@ -194,6 +195,7 @@ register(
         kernel=Write(_det, lambda call: 256 + 64 * call.ins[0].shape[-1]),
         vjp={"a": _det_back, **_CONSTANT},
         jvp={"a": _det_push, **_CONSTANT},
+        batch=leading(),
     )
 )
 register(
@@ -204,6 +206,7 @@ register(
         kernel=Write(_cofactors, _scratch),
         vjp={"a": _cofactors_back, **_CONSTANT},
         jvp={"a": _cofactors_push, **_CONSTANT},
+        batch=leading(),
     )
 )
 register(
@@ -214,5 +217,6 @@ register(
         kernel=Write(_cofactors_moved, _scratch),
         vjp={"a": _moved_by_a, "t": _moved_by_t, **_CONSTANT},
         jvp={"a": _push_a, "t": _push_t, **_CONSTANT},
+        batch=leading(),
     )
 )

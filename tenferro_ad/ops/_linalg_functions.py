@@ -16,6 +16,7 @@ import scipy.linalg
 from .._aval import Aval, real_dtype
 from . import _lapack
 from ._axes import as_float, kept, reduced_shape
+from ._batching import later, leading
 from ._expr import call as fn
 from ._expr import conj, const, select, var
 from ._lapack import Array, need_matrix
@@ -66,6 +67,7 @@ register(
         ),
         vjp={"x": lambda F, ct, call, *, x: _along(F, adjoint(F, x), ct)},
         jvp={"x": lambda F, t, call, *, x: _along(F, x, t)},
+        batch=leading(),
     )
 )
 
@@ -130,6 +132,7 @@ register(
         ),
         vjp={"x": _pinv_back},
         jvp={"x": _pinv_push},
+        batch=leading(),
     )
 )
 
@@ -209,5 +212,6 @@ register(
         ),
         vjp={"x": _norm_back},
         jvp={"x": _norm_push},
+        batch=leading(axes=later),
     )
 )

@@ -18,8 +18,9 @@ import numpy as np
 
 from .._aval import Aval
 from . import _lapack
+from ._batching import leading
 from ._lapack import Array, need_matrix
-from ._linalg_triangular import same_stack
+from ._linalg_triangular import by_columns, same_stack
 from ._matrices import adjoint, column, identity, plus
 from ._op import Call, Evaluator, Op, Write, expand, project, register
 
@@ -108,6 +109,7 @@ register(
         kernel=Write(_factor, lambda call: call.outs[0].nbytes + 2 * _one_nbytes(call)),
         vjp={"x": _factor_back},
         jvp={"x": _factor_push},
+        batch=leading(),
     )
 )
 
@@ -179,6 +181,7 @@ register(
         kernel=Write(_solve, _solve_scratch, check=_solve_check),
         vjp={"a": _solve_a, "b": _solve_b, "lu": no_derivative, "rows": no_derivative},
         jvp={"a": _push_a, "b": _push_b, "lu": no_derivative, "rows": no_derivative},
+        batch=by_columns,
     )
 )
 
@@ -216,6 +219,7 @@ register(
         ),
         vjp={"x": _inv_back},
         jvp={"x": lambda F, t, call, *, out: F.neg(F.matmul(out, F.matmul(t, out)))},
+        batch=leading(),
     )
 )
 
@@ -291,5 +295,6 @@ register(
         ),
         vjp={"a": _slogdet_back, "lu": no_derivative, "rows": no_derivative},
         jvp={"a": _slogdet_push, "lu": no_derivative, "rows": no_derivative},
+        batch=leading(),
     )
 )

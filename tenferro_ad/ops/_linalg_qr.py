@@ -14,6 +14,7 @@ from typing import Any
 from .._aval import Aval
 from ..errors import NoRuleError
 from . import _lapack
+from ._batching import leading
 from ._lapack import Array, need_matrix
 from ._matrices import adjoint, diagonal, on_diagonal, plus, zeros
 from ._op import Call, Evaluator, Op, Write, register
@@ -131,5 +132,6 @@ register(
         kernel=Write(_qr, _scratch),
         vjp={"x": _back},
         jvp={"x": _push},
+        batch=leading(),
     )
 )

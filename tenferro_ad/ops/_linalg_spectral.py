@@ -22,6 +22,7 @@ import numpy as np
 from .._aval import Aval
 from ..errors import NoRuleError
 from . import _lapack
+from ._batching import leading
 from ._lapack import Array, need_matrix
 from ._matrices import (
     adjoint,
@@ -103,6 +104,7 @@ register(
         ),
         vjp={"x": _eigh_back},
         jvp={"x": _eigh_push},
+        batch=leading(),
     )
 )
 
@@ -245,6 +247,7 @@ register(
         kernel=Write(_svd, _svd_scratch),
         vjp={"x": _svd_back},
         jvp={"x": _svd_push},
+        batch=leading(),
     )
 )
 
@@ -303,5 +306,6 @@ register(
         ),
         vjp={"x": _eig_back},
         jvp={"x": _eig_push},
+        batch=leading(),
     )
 )

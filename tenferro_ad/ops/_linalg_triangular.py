@@ -6,6 +6,7 @@ Hermitian. Source: I. Murray, "Differentiation of the Cholesky decomposition" (2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from .._aval import Aval
 from ..errors import ShapeError
 from . import _lapack
+from ._batching import apply, leading, moved
 from ._lapack import Array, need_matrix
 from ._matrices import adjoint, diagonal, hermitian, on_diagonal, real
 from ._op import Call, Evaluator, Op, Write, register
@@ -93,6 +95,20 @@ def _push_a(F: Evaluator, t: Any, call: Call, *, a: Any, out: Any) -> Any:
     return F.neg(_solved(F, a, moved, call))
 
 
+def by_columns(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    """Batching of `op(a, b, ...)`: right-hand sides of the same matrices are columns of
+    one system, so that factors are shared."""
+    if [k for k, b in enumerate(batched) if b] != [1]:
+        return leading()(F, call, size, xs, batched)
+    *lead, n, k = call.ins[1].shape
+    at = len(lead) + 1
+    columns = F.regroup(moved(F, xs[1], 0, at), (*lead, n, size * k))
+    found = apply(F, call, (xs[0], columns, *xs[2:]), call.params)
+    return moved(F, F.regroup(found, (*lead, n, size, k)), at, 0)
+
+
 # Both operands have the result's dtype and the same leading axes.
 register(
     Op(
@@ -107,6 +123,7 @@ register(
         ),
         vjp={"a": _solve_a, "b": _solve_b},
         jvp={"a": _push_a, "b": lambda F, t, call, *, a: _solved(F, a, t, call)},
+        batch=by_columns,
     )
 )
 
@@ -157,5 +174,6 @@ register(
         kernel=Write(_cholesky, _cholesky_scratch),
         vjp={"x": _cholesky_back},
         jvp={"x": _cholesky_push},
+        batch=leading(),
     )
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from ._batching import later, leading, longer, with_rank
 from ._op import Call, Evaluator, Op, View, Write, project, register
 from ._place import Key, span
 
@@ -43,6 +44,7 @@ register(
                 F.astype(t, call.dtype) if call.dtype.kind in "fc" else None
             )
         },
+        batch=leading(),
     )
 )
 
@@ -81,6 +83,7 @@ def _reshaping(name: str, otherwise: Literal["duplicate", "write"]) -> Op:
         kernel=View(lambda array, call: reshaped(array, call.shape), otherwise),
         vjp={"x": lambda F, ct, call: F.regroup(ct, call.ins[0].shape)},
         jvp={"x": lambda F, t, call: F.regroup(t, call.shape)},
+        batch=leading(shape=longer),
     )
 
 
@@ -95,6 +98,7 @@ register(
         kernel=View(lambda array, call: None),
         vjp={"x": lambda F, ct, call: ct},
         jvp={"x": lambda F, t, call: t},
+        batch=leading(),
     )
 )
 
@@ -135,6 +139,9 @@ register(
         kernel=View(_broadcast),
         vjp={"x": lambda F, ct, call: project(F, ct, call.ins[0])},
         jvp={"x": lambda F, t, call: F.broadcast_to(t, call.shape)},
+        batch=lambda F, call, size, xs, batched: F.broadcast_to(
+            with_rank(F, xs[0], len(call.shape)), (size, *call.shape)
+        ),
     )
 )
 
@@ -159,6 +166,7 @@ register(
         kernel=View(lambda array, call: array.transpose(call.axes)),
         vjp={"x": _permute_back},
         jvp={"x": lambda F, t, call: F.permute_dims(t, call.axes)},
+        batch=leading(axes=lambda axes, size: (0, *later(axes, size))),
     )
 )
 
@@ -172,6 +180,7 @@ register(
         kernel=View(lambda array, call: array),
         vjp={"x": lambda F, ct, call: None},
         jvp={"x": lambda F, t, call: None},
+        batch=leading(),
     )
 )
 
@@ -236,6 +245,7 @@ register(
         vjp={"arrays": _concat_back},
         jvp={"arrays": _concat_push},
         variadic=True,
+        batch=leading(axis=later),
     )
 )
 
@@ -282,5 +292,6 @@ register(
         kernel=View(_split),
         vjp={"x": _split_back},
         jvp={"x": lambda F, t, call: F.split(t, call.sizes, call.axis)},
+        batch=leading(axis=later),
     )
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, IndexRangeError, ShapeError
+from ._batching import later, leading
 from ._expr import call as fn
 from ._expr import var
 from ._op import Call, Evaluator, Op, Write, register
@@ -140,6 +141,7 @@ register(
                 F.mul(t, _slope(F, x, target, call)), (call.axis,), False
             )
         },
+        batch=leading(axis=later),
     )
 )
 # ct * (softmax(x) - onehot(target)): all that backward of cross-entropy computes.
@@ -166,5 +168,6 @@ register(
                 F, F.mul(t, _spread(F, ct, call.ins[1], call.axis)), x, call
             ),
         },
+        batch=leading(axis=later),
     )
 )

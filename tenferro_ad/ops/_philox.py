@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 BLOCKS: Final = 4096  # counters at a time
 # The working set for one counter: products, words and keys as 64-bit integers.
-BLOCK_NBYTES: Final = 12 * 8
+BLOCK_NBYTES: Final = 16 * 8
 
 _ROUNDS: Final = 10
 _MASK: Final = 0xFFFFFFFF
@@ -32,29 +32,32 @@ def philox4x32(counter: Array, key: Array) -> Array:
 
     Args:
         counter: (n, 4) words, least significant first.
-        key: two words.
+        key: (n, 2) words, or (1, 2) for all counters.
     """
     c0, c1, c2, c3 = counter.astype(np.uint64).T
-    k0, k1 = int(key[0]), int(key[1])
+    k0, k1 = key.astype(np.uint64).T
     for _ in range(_ROUNDS):
         first = c0 * np.uint64(_MULTIPLIERS[0])
         second = c2 * np.uint64(_MULTIPLIERS[1])
-        c0 = (second >> _SHIFT) ^ c1 ^ np.uint64(k0)
-        c2 = (first >> _SHIFT) ^ c3 ^ np.uint64(k1)
+        c0 = (second >> _SHIFT) ^ c1 ^ k0
+        c2 = (first >> _SHIFT) ^ c3 ^ k1
         c1, c3 = second & _LOW, first & _LOW
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+        k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
     return np.stack([c0, c1, c2, c3], -1).astype(np.uint32)
 
 
-def words(key: Array, start: int, count: int, domain: int) -> Array:
-    """The words (count, 4) of counters `start`, `start + 1`, ... of a domain.
+def words(keys: Array, start: int, count: int, domain: int) -> Array:
+    """The words (n * count, 4) of counters `start`, `start + 1`, ... of a domain, for
+    each of `keys` (n, 2).
 
     The upper half of the counter is the domain: what is drawn from a key and the keys
     that are derived from it never share a counter.
     """
     index = np.arange(start, start + count, dtype=np.uint64)
-    counter = np.zeros((count, 4), np.uint32)
-    counter[:, 0] = index & _LOW
-    counter[:, 1] = index >> _SHIFT
-    counter[:, 3] = domain
-    return philox4x32(counter, key)
+    counter = np.zeros((len(keys), count, 4), np.uint32)
+    counter[:, :, 0] = index & _LOW
+    counter[:, :, 1] = index >> _SHIFT
+    counter[:, :, 3] = domain
+    if len(keys) > 1:
+        keys = np.repeat(keys, count, 0)
+    return philox4x32(counter.reshape(-1, 4), keys)

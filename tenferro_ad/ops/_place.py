@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from ._batching import leading, longer, selecting
 from ._constants import number
 from ._op import Call, Evaluator, Op, View, Write, register
 
@@ -99,6 +100,7 @@ register(
         kernel=View(lambda array, call: array[native(call.key)]),
         vjp={"x": _slice_back},
         jvp={"x": lambda F, t, call: F.slice(t, call.key)},
+        batch=leading(key=selecting),
     )
 )
 
@@ -131,5 +133,6 @@ register(
         kernel=Write(_place, add=_place_onto),
         vjp={"x": lambda F, ct, call: F.slice(ct, call.key)},
         jvp={"x": lambda F, t, call: F.place(t, call.shape, call.key, 0)},
+        batch=leading(shape=longer, key=selecting),
     )
 )

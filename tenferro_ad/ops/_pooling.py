@@ -20,6 +20,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ._batching import leading, longer
 from ._op import Call, Evaluator, Op, Write, register
 from ._windows import Array, Ints, buffers
 
@@ -150,6 +151,7 @@ register(
             )
         },
         jvp={"x": _avg},
+        batch=leading(),
     )
 )
 register(
@@ -163,6 +165,7 @@ register(
         jvp={
             "y": lambda F, t, call: F.avg_pool_input(t, call.shape, *_window(call)),
         },
+        batch=leading(shape=longer),
     )
 )
 
@@ -248,6 +251,7 @@ register(
         kernel=Write(_max_pool, _sums),
         vjp={"x": _max_input},
         jvp={"x": _max_pick},
+        batch=leading(),
     )
 )
 register(
@@ -259,6 +263,7 @@ register(
         kernel=Write(_max_pool_input, _masks),
         vjp={"y": _max_pick, "x": _constant, "top": _constant},
         jvp={"y": _max_input, "x": _constant, "top": _constant},
+        batch=leading(),
     )
 )
 register(
@@ -270,5 +275,6 @@ register(
         kernel=Write(_max_pool_pick, _masks),
         vjp={"t": _max_input, "x": _constant, "top": _constant},
         jvp={"t": _max_pick, "x": _constant, "top": _constant},
+        batch=leading(),
     )
 )

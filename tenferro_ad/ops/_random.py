@@ -1,5 +1,7 @@
 """Rows of random numbers: functions of a key, without state and without derivative.
 
+A stack of keys gives a stack of results, one for each key.
+
 Element k of a result depends on the key and on k alone. A counter gives four elements
 of 32 bits or two of 64 bits. Normal numbers come in pairs by the transformation of Box
 and Muller, computed in double precision whatever the dtype of the result.
@@ -17,6 +19,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, ShapeError
+from ._batching import leading
 from ._op import Call, Op, Write, register
 from ._philox import BLOCK_NBYTES, BLOCKS, philox4x32, words
 
@@ -28,7 +31,7 @@ _DRAWS: Final = 0  # the domain of what is drawn from a key
 
 
 def _need_key(operation: str, key: Aval) -> None:
-    if key.shape != (2,) or key.dtype != _UINT32:
+    if key.shape[-1:] != (2,) or key.dtype != _UINT32:
         raise ShapeError(
             operation=operation,
             argument="key",
@@ -49,21 +52,26 @@ def _philox_infer(key: Aval, counter: Aval) -> tuple[Any, Any]:
             found=f"dtype {counter.dtype}",
             fix="pass words of dtype uint32",
         )
-    if counter.ndim == 0 or counter.shape[-1] != 4:
+    lead = key.shape[:-1]
+    if counter.shape[-1:] != (4,) or counter.shape[:-1][: len(lead)] != lead:
         raise ShapeError(
             operation="philox",
             argument="counter",
             found=f"shape {counter.shape}",
-            fix="pass four words along the last axis",
+            fix="pass four words along the last axis, behind the axes of a stack of "
+            "keys",
         )
     return counter.shape, _UINT32
 
 
 def _philox(call: Call, outs: list[Array], ins: list[Array]) -> None:
-    key, counter = ins
+    keys, counter = ins[0].reshape(-1, 2), ins[1]
     flat, rows = outs[0].reshape(-1, 4), counter.reshape(-1, 4)
+    each = len(rows) // max(1, len(keys))
     for at in range(0, len(flat), BLOCKS):
-        flat[at : at + BLOCKS] = philox4x32(rows[at : at + BLOCKS], key)
+        part = rows[at : at + BLOCKS]
+        mine = keys[np.arange(at, at + len(part)) // each]
+        flat[at : at + BLOCKS] = philox4x32(part, mine)
 
 
 def _philox_scratch(call: Call) -> int:
@@ -77,6 +85,7 @@ register(
         ("key", "counter"),
         infer=_philox_infer,
         kernel=Write(_philox, _philox_scratch),
+        batch=leading(),
     )
 )
 
@@ -133,18 +142,28 @@ def _drawing(name: str, params: tuple[str, ...], convert: Convert) -> None:
 
     def infer(key: Aval, shape: tuple[int, ...], dtype: Dtype, *more: Any) -> Any:
         _need_key(name, key)
-        return shape, dtype
+        return (*key.shape[:-1], *shape), dtype
 
     def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
-        flat = outs[0].reshape(-1)
+        keys = ins[0].reshape(-1, 2)
+        size = math.prod(call.shape)
+        rows = outs[0].reshape(len(keys), size)
+        # As many keys at a time as fit the scratch; a block gives two or four elements.
+        step = max(1, 2 * BLOCKS // max(2, size + 1))
+        for first in range(0, len(keys), step):
+            part = slice(first, first + step)
+            fill(call, rows[part], keys[part])
+
+    def fill(call: Call, rows: Array, keys: Array) -> None:
         domain = call.domain if "domain" in params else _DRAWS
+        size = rows.shape[1]
         at = block = 0
-        while at < flat.size:
-            n = min(BLOCKS, -(-(flat.size - at) // 2))  # a block gives two or four
-            found = convert(words(ins[0], block, n, domain), call).reshape(-1)
-            found = found[: flat.size - at]
-            flat[at : at + len(found)] = found
-            at, block = at + len(found), block + n
+        while at < size:
+            n = min(BLOCKS, -(-(size - at) // 2))
+            found = convert(words(keys, block, n, domain), call)
+            found = found.reshape(len(keys), -1)[:, : size - at]
+            rows[:, at : at + found.shape[1]] = found
+            at, block = at + found.shape[1], block + n
 
     register(
         Op(
@@ -153,6 +172,7 @@ def _drawing(name: str, params: tuple[str, ...], convert: Convert) -> None:
             params=("shape", "dtype", *params),
             infer=infer,
             kernel=Write(kernel, _drawing_scratch),
+            batch=leading(),
         )
     )
 

@@ -5,13 +5,14 @@ differentiated without a division, so zeros are points like any other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from .._aval import Aval
-from . import _statistics
+from . import _counting, _statistics
 from ._axes import (
     BLOCK,
     SINGLE,
@@ -33,12 +34,13 @@ from ._axes import (
     widen,
     within,
 )
+from ._batching import later, leading
 from ._expr import call as fn
 from ._expr import conj, select, var
 from ._op import Call, Evaluator, Op, View, Write, project, register
 from ._scalar import elementwise
 
-_ROWS = (_statistics,)
+_ROWS = (_counting, _statistics)
 
 _t, _x, _n, _out = (var(n) for n in ("t", "x", "n", "out"))
 
@@ -91,6 +93,7 @@ register(
         kernel=Write(_sum, _sum_scratch),
         vjp={"x": widen},
         jvp={"x": lambda F, t, call: F.sum(t, call.axes, call.keepdims)},
+        batch=leading(axes=later),
     )
 )
 
@@ -118,6 +121,7 @@ register(
         kernel=Write(_mean, _sum_scratch),
         vjp={"x": lambda F, ct, call: widen(F, divided(F, ct, count(call) or 1), call)},
         jvp={"x": lambda F, t, call: F.mean(t, call.axes, call.keepdims)},
+        batch=leading(axes=later),
     )
 )
 
@@ -159,6 +163,7 @@ register(
         kernel=Write(_tie_count, block_scratch),
         vjp={"x": nothing, "extremum": nothing},
         jvp={"x": nothing, "extremum": nothing},
+        batch=leading(axes=later),
     )
 )
 
@@ -193,6 +198,7 @@ def _extremum(name: str, ufunc: Any) -> None:
             kernel=Write(kernel),
             vjp={"x": _extremum_back},
             jvp={"x": _extremum_push},
+            batch=leading(axes=later),
         )
     )
 
@@ -235,7 +241,7 @@ def _unlanes(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (lanes,), (out,) = ins, outs
     order = _lane_order(out.ndim, call.axes)
     shape = [out.shape[k] for k in order]
-    n = out.size // lanes.shape[0]
+    n = math.prod(shape[len(shape) - len(call.axes) :])
     np.copyto(out.transpose(order), lanes[:, :n].reshape(shape, copy=False))
 
 
@@ -249,6 +255,10 @@ register(
         kernel=Write(_lanes),
         vjp={"x": lambda F, ct, call: F.unlanes(ct, call.ins[0].shape, call.axes)},
         jvp={"x": lambda F, t, call: F.lanes(t, call.axes, call.width, 0)},
+        batch=lambda F, call, size, xs, batched: F.regroup(
+            F.lanes(xs[0], later(call.axes, size), call.width, call.fill),
+            (size, *call.out.shape),
+        ),
     )
 )
 register(
@@ -260,6 +270,11 @@ register(
         kernel=Write(_unlanes),
         vjp={"x": lambda F, ct, call: F.lanes(ct, call.axes, call.ins[0].shape[1], 0)},
         jvp={"x": lambda F, t, call: F.unlanes(t, call.shape, call.axes)},
+        batch=lambda F, call, size, xs, batched: F.unlanes(
+            F.regroup(xs[0], (size * call.ins[0].shape[0], call.ins[0].shape[1])),
+            (size, *call.shape),
+            later(call.axes, size),
+        ),
     )
 )
 register(
@@ -271,6 +286,7 @@ register(
         kernel=View(lambda array, call: np.flip(array, call.axes)),
         vjp={"x": lambda F, ct, call: F.twin(ct, call.axes)},
         jvp={"x": lambda F, t, call: F.twin(t, call.axes)},
+        batch=leading(axes=later),
     )
 )
 
@@ -334,79 +350,6 @@ register(
         ),
         vjp={"x": _prod_back},
         jvp={"x": _prod_push},
+        batch=leading(axes=later),
     )
 )
-
-
-# ---- without a derivative ------------------------------------------------------------
-
-
-def _logical(name: str, ufunc: Any) -> None:
-    def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
-        ufunc.reduce(ins[0], call.axes, None, outs[0], call.keepdims)
-
-    register(
-        Op(
-            name,
-            ("x",),
-            params=("axes", "keepdims"),
-            infer=lambda x, axes, keepdims: (
-                reduced_shape(x.shape, axes, keepdims),
-                np.bool_,
-            ),
-            kernel=Write(kernel),
-        )
-    )
-
-
-_logical("any", np.logical_or)
-_logical("all", np.logical_and)
-
-
-def _count_nonzero(call: Call, outs: list[Array], ins: list[Array]) -> None:
-    (x,), (out,) = ins, outs
-    total = block_sum(x, call.axes, lambda part, at: np.not_equal(part, 0))
-    np.copyto(out, total.reshape(out.shape), casting="unsafe")
-
-
-register(
-    Op(
-        "count_nonzero",
-        ("x",),
-        params=("axes", "keepdims"),
-        infer=lambda x, axes, keepdims: (
-            reduced_shape(x.shape, axes, keepdims),
-            np.int64,
-        ),
-        kernel=Write(_count_nonzero, block_scratch),
-    )
-)
-
-_INDEX: Final = np.dtype(np.int64)
-
-
-def _position(name: str) -> None:
-    find = getattr(np, name)
-
-    def infer(x: Aval, axis: int | None, keepdims: bool) -> tuple[Any, Any]:
-        axes = tuple(range(x.ndim)) if axis is None else (axis,)
-        need_real(name, x)
-        need_elements(name, x, axes)
-        return reduced_shape(x.shape, axes, keepdims), _INDEX
-
-    def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
-        find(ins[0], call.axis, outs[0], keepdims=call.keepdims)
-
-    register(
-        Op(
-            name,
-            ("x",),
-            params=("axis", "keepdims"),
-            infer=infer,
-            kernel=Write(kernel),
-        )
-    )
-
-
-_position("argmax")
-_position("argmin")

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._aval import Aval, complex_dtype, real_dtype
 from ..errors import DTypeError, LayoutError, ShapeError
+from ._batching import leading
 from ._op import Call, Op, View, Write, register
 
 Array = np.ndarray[Any, Any]
@@ -87,6 +88,7 @@ register(
         kernel=View(_as_real),
         vjp={"x": lambda F, ct, call: F.pack_complex(ct)},
         jvp={"x": lambda F, t, call: F.view_as_real(t)},
+        batch=leading(),
     )
 )
 
@@ -98,6 +100,7 @@ register(
         kernel=View(_as_complex),
         vjp={"x": lambda F, ct, call: F.view_as_real(ct)},
         jvp={"x": lambda F, t, call: F.pack_complex(t)},
+        batch=leading(),
     )
 )
 
@@ -109,5 +112,6 @@ register(
         kernel=Write(_pack),
         vjp={"x": lambda F, ct, call: F.view_as_real(ct)},
         jvp={"x": lambda F, t, call: F.pack_complex(t)},
+        batch=leading(),
     )
 )

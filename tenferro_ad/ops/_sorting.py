@@ -7,13 +7,16 @@ ascending order; complex numbers are ordered by real part, then by imaginary par
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from ._batching import later, leading, whole
 from ._op import Call, Evaluator, Op, Write, register
+from ._place import span
 from ._rows import INT
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +60,7 @@ register(
         kernel=Write(_sort, _lane_nbytes),
         vjp={"x": _sort_pull},
         jvp={"x": _sort_push},
+        batch=leading(axis=later),
     )
 )
 
@@ -81,6 +85,7 @@ register(
         params=("axis", "descending", "stable"),
         infer=lambda x, axis, descending, stable: (x.shape, INT),
         kernel=Write(_argsort, lambda call: call.out.nbytes + _lane_nbytes(call)),
+        batch=leading(axis=later),
     )
 )
 
@@ -110,6 +115,30 @@ def _search_scratch(call: Call) -> int:
     return call.out.nbytes + width * (x.size + values.size)
 
 
+def _search_batch(
+    F: Evaluator, call: Call, size: int, xs: Sequence[Any], batched: Sequence[bool]
+) -> Any:
+    """A value's place among `x` is its place among both, less its place among its
+    equals: sequences of their own are merged by one stable sort."""
+    (x, values), (n, m) = xs, (a.size for a in call.ins)
+    if not batched[0]:
+        return F.searchsorted(x, values, call.side)
+    if batched[1]:
+        values = F.regroup(values, (size, m))
+    else:
+        values = F.broadcast_to(F.regroup(values, (m,)), (size, m))
+    is_left = call.side == "left"
+    both = F.concat((values, x) if is_left else (x, values), 1)
+    key = (whole(size), span(0 if is_left else n, m, 1))
+    found = F.sub(F.slice(_ranks(F, both), key), _ranks(F, values))
+    return F.regroup(found, (size, *call.out.shape))
+
+
+def _ranks(F: Evaluator, v: Any) -> Any:
+    """The place of each element in its sorted row, equal ones in their order."""
+    return F.argsort(F.argsort(v, 1, False, True), 1, False, True)
+
+
 register(
     Op(
         "searchsorted",
@@ -117,5 +146,6 @@ register(
         params=("side",),
         infer=_search_infer,
         kernel=Write(_search, _search_scratch),
+        batch=_search_batch,
     )
 )

@@ -30,6 +30,7 @@ from ._axes import (
     need_real,
     reduced_shape,
 )
+from ._batching import later, leading
 from ._expr import call as fn
 from ._expr import conj, select, var
 from ._op import Call, Evaluator, Op, Write, project, register
@@ -138,6 +139,7 @@ register(
         kernel=Write(_var, block_scratch),
         vjp={"x": _var_back},
         jvp={"x": _var_push},
+        batch=leading(axes=later),
     )
 )
 # Slope 0 where the deviation is 0.
@@ -150,6 +152,7 @@ register(
         kernel=Write(_std, block_scratch),
         vjp={"x": _std_back},
         jvp={"x": _std_push},
+        batch=leading(axes=later),
     )
 )
 
@@ -215,6 +218,7 @@ register(
         kernel=Write(_lse, block_scratch),
         vjp={"x": _lse_back},
         jvp={"x": _lse_push},
+        batch=leading(axes=later),
     )
 )
 
@@ -268,6 +272,7 @@ register(
         kernel=Write(_softmax, lambda call: 16 * call.out.size // max(count(call), 1)),
         vjp={"x": _softmax_rule},
         jvp={"x": _softmax_rule},
+        batch=leading(axes=later),
     )
 )
 register(
@@ -279,5 +284,6 @@ register(
         kernel=Write(_log_softmax, block_scratch),
         vjp={"x": _log_softmax_back},
         jvp={"x": _log_softmax_push},
+        batch=leading(axes=later),
     )
 )

@@ -1,0 +1,210 @@
+"""Batching rules of every row: the same values as a Python loop over the examples.
+
+Over the samples beside this file: every operand batched, and each alone, with the batch
+in a layout of its own. A row without a rule fails, and so does a loop that is not
+listed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenferro_ad as ta
+from tenferro_ad.engine import HANDLES
+from tenferro_ad.ops import OPS, Call, by_loop
+from tenferro_ad.runtime import plan_of
+from tests.ops.samples import Row, Sample, as_tuple, at, handle, load, numpy_of
+from tests.ops.test_table import close, is_double
+
+ROWS = load()
+Array = np.ndarray[Any, Any]
+
+batched_rows = pytest.mark.parametrize("name", [n for n in OPS if OPS[n].args])
+# Rows that no kernel computes for many examples at once.
+LOOPS = {"mask_indices"}
+# Rows that duplicate where they must, as they do without a batch.
+COPIES = {n: {"ExplicitDuplicate"} for n in ("reshape", "duplicate")}
+# Names of operands that are functions of others: nothing to vary by itself.
+FACTORED = {"lu", "rows", "top"}
+
+
+def test_every_row_with_operands_has_a_rule() -> None:
+    assert [n for n, op in OPS.items() if op.args and op.batch is None] == []
+    assert {n for n, op in OPS.items() if op.batch is by_loop} == LOOPS
+
+
+def patterns(n: int) -> list[tuple[bool, ...]]:
+    alone = [tuple(k == i for k in range(n)) for i in range(n)]
+    return [(True,) * n, *(alone if n > 1 else [])]
+
+
+# ---- examples ------------------------------------------------------------------------
+
+
+def examples(row: Row, sample: Sample, i: int, size: int) -> Array:
+    """Values for operand i, the sample's own among them: a stack of arrays as good as
+    it, whose batch axis is not the slowest in memory."""
+    x = sample.operands[i]
+    stack = [x]
+    for k in range(1, size):
+        stack.append(VARIANTS.get((row.name, row.argument(i)), varied)(x, k))
+    # The batch axis comes last in memory.
+    found = np.stack(stack, -1)
+    assert found.dtype == x.dtype
+    return np.moveaxis(found, -1, 0)
+
+
+def varied(x: Array, k: int) -> Array:
+    """Elements moved around: as far from kinks and out of range as the sample."""
+    if x.ndim and x.size:
+        return np.roll(x, k, -1)
+    return x
+
+
+def scaled(x: Array, k: int) -> Array:
+    """Another matrix of the same structure."""
+    return np.asarray(x * (1 + k / 8), x.dtype)
+
+
+VARIANTS: dict[tuple[str, str], Any] = {
+    ("cholesky", "x"): scaled,
+    ("searchsorted", "x"): lambda x, k: np.sort(np.asarray(x * (k + 1) / 3, x.dtype)),
+}
+
+
+def operands_of(
+    row: Row, sample: Sample, size: int, pattern: tuple[bool, ...]
+) -> tuple[Call, list[Array], list[Any]]:
+    """The call, and its operands, some of them with a batch, as arrays and values."""
+    call = plan_of(
+        row.op, tuple(handle(x).aval for x in sample.operands), sample.params
+    ).call
+    arrays = [
+        examples(row, sample, i, size) if b else x
+        for i, (x, b) in enumerate(zip(sample.operands, pattern, strict=True))
+    ]
+    values = [
+        ta.asarray(a) if b else handle(a) for a, b in zip(arrays, pattern, strict=True)
+    ]
+    return call, arrays, values
+
+
+def run(
+    row: Row, sample: Sample, size: int, pattern: tuple[bool, ...]
+) -> tuple[Call, list[Array], list[Any]]:
+    """The call, its operands, and the batched outputs."""
+    call, arrays, values = operands_of(row, sample, size, pattern)
+    return call, arrays, list(call.batch(HANDLES, size, values, pattern))
+
+
+@batched_rows
+def test_values_of_a_loop(name: str) -> None:
+    row = ROWS[name]
+    for sample in row.samples:
+        for pattern in patterns(len(sample.operands)):
+            for size in (3, 1):
+                if sample.heavy and size > 1:
+                    size = 2
+                # Examples that do not belong together give no numbers, in a loop too.
+                with at(name, sample), np.errstate(all="ignore"):
+                    call, arrays, outs = run(row, sample, size, pattern)
+                    for i in range(size):
+                        one = [
+                            handle(np.array(a[i], order="C")) if b else handle(a)
+                            for a, b in zip(arrays, pattern, strict=True)
+                        ]
+                        wanted = as_tuple(row.apply(sample, one))
+                        tol = 1e-12 if is_double(row, sample) else 2e-5
+                        for y, out, w in zip(outs, call.outs, wanted, strict=True):
+                            assert y.aval.shape == (size, *out.shape)
+                            assert y.aval.dtype == out.dtype
+                            close(numpy_of(y)[i], numpy_of(w), tol)
+
+
+@batched_rows
+def test_no_examples(name: str) -> None:
+    row = ROWS[name]
+    sample = row.samples[0]
+    _, _, outs = run(row, sample, 0, patterns(len(sample.operands))[-1])
+    for y, wanted in zip(outs, row.expected(sample), strict=True):
+        assert (y.shape, y.dtype) == ((0, *wanted.shape), wanted.dtype)
+
+
+@batched_rows
+def test_operations_do_not_grow_with_the_batch(name: str, provider_calls: Any) -> None:
+    """As many outputs are made for five examples as for two: no loop, and no copy that
+    the program did not ask for."""
+    row = ROWS[name]
+    for sample in row.samples:
+        if sample.heavy or name in LOOPS:
+            continue
+        for pattern in patterns(len(sample.operands)):
+            counts = []
+            for size in (2, 5):
+                with at(name, sample), np.errstate(all="ignore"):
+                    call, values = operands_of(row, sample, size, pattern)[::2]
+                    provider_calls.reset()
+                    with ta.ledger(detail=False) as ledger:
+                        outs = call.batch(HANDLES, size, values, pattern)
+                    del outs
+                    counts.append(provider_calls.total)
+                    assert set(ledger.copies) <= COPIES.get(name, set())
+            assert counts[0] == counts[1], (name, sample.label, pattern)
+
+
+Values = list[Any]
+
+
+def gradients(
+    apply: Any, values: Values, at: tuple[int, ...], weights: list[Array]
+) -> Values:
+    """Gradients of a weighted sum of outputs for the operands at some positions."""
+
+    def loss(moving: Values) -> Any:
+        xs = list(values)
+        for i, v in zip(at, moving, strict=True):
+            xs[i] = v
+        terms = [
+            ta.sum(ta.real(y) * w) for y, w in zip(apply(xs), weights, strict=True)
+        ]
+        return sum(terms[1:], start=terms[0])
+
+    found: Values = ta.grad(loss)([values[i] for i in at])
+    return found
+
+
+def compare_gradients(row: Row, sample: Sample) -> None:
+    tracked = row.tracked(sample)
+    pattern = tuple(i in tracked for i in range(len(sample.operands)))
+    call, arrays, values = operands_of(row, sample, 2, pattern)
+    rng = np.random.default_rng(0)
+    weights = [rng.uniform(0.5, 1.0, (2, *out.shape)) for out in call.outs]
+    found = gradients(
+        lambda xs: call.batch(HANDLES, 2, xs, pattern), values, tracked, weights
+    )
+    for k in range(2):
+        one = [
+            handle(np.array(a[k], order="C")) if b else handle(a)
+            for a, b in zip(arrays, pattern, strict=True)
+        ]
+        own = [w[k] for w in weights]
+        wanted = gradients(
+            lambda xs: as_tuple(row.apply(sample, xs)), one, tracked, own
+        )
+        for g, h in zip(found, wanted, strict=True):
+            close(numpy_of(g)[k], numpy_of(h), 1e-9)
+
+
+@batched_rows
+def test_gradients_of_a_loop(name: str) -> None:
+    """Rules differentiate: the gradient of each example is its own."""
+    row = ROWS[name]
+    if FACTORED & {*row.op.args}:
+        return
+    for sample in row.differentiable():
+        if is_double(row, sample) and not sample.heavy:
+            with at(name, sample), np.errstate(all="ignore"):
+                compare_gradients(row, sample)
