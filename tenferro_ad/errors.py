@@ -14,8 +14,10 @@ traceback, and with it the frames' variables: drop it before testing for uniquen
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Any, ClassVar, dataclass_transform
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 
 def _sentence(text: str) -> str:
@@ -29,6 +31,10 @@ def _rebuild(kind: type[TenferroError], text: str, facts: dict[str, Any]) -> Any
     error.args = (text,)
     error.__dict__.update(facts)
     return error
+
+
+PUBLIC: Final[dict[str, str]] = {}
+"""Rows of the operation table with another name than the function that users call."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -84,12 +90,24 @@ class TenferroError(_Fields):
 
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
+        self.operation = PUBLIC.get(self.operation, self.operation)
         self.found = self.found or self._found.format_map(self.__dict__)
         self.fix = self.fix or self._fix.format_map(self.__dict__)
+        self._tell()
+
+    def _tell(self) -> None:
         on = "was refused" if self.argument is None else f"refused `{self.argument}`"
         where = "" if self.span is None else f" ({self.span})"
         asked = f"`{self.operation}` {on}: {self._prefix}{self.found.rstrip('.')}"
         self.args = (f"{asked}{where}. {_sentence(self.fix)}".rstrip(),)
+
+    def rename(self, operation: str, argument: str | None) -> None:
+        """Say the same of the public call that the failed one was part of.
+
+        Cost: builds the text again.
+        """
+        self.operation, self.argument = operation, argument
+        self._tell()
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
@@ -97,6 +115,40 @@ class TenferroError(_Fields):
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {k: None if k in self._carried else v for k, v in vars(self).items()}
         return (_rebuild, (type(self), str(self), facts))
+
+
+# ---- names: what users called, rather than what that was made of
+
+_Fn = TypeVar("_Fn", bound=Callable[..., Any])
+
+
+def named(operation: str = "", **arguments: str) -> Callable[[_Fn], _Fn]:
+    """Let every error that leaves the function name it, and its own parameters.
+
+    Args:
+        operation: the public spelling; the function's name if empty.
+        arguments: what operations inside call their arguments -> the parameters that
+            they come from. An argument that is no parameter is not named at all.
+    """
+
+    def decorate(fn: _Fn) -> _Fn:
+        public = operation or fn.__name__
+        parameters = frozenset(inspect.signature(fn).parameters)
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return fn(*args, **kwargs)
+            except TenferroError as error:
+                if error.operation != public:
+                    at = error.argument
+                    at = arguments.get(at, at) if at is not None else None
+                    error.rename(public, at if at in parameters else None)
+                raise
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 # ---- ownership: your code used authority it no longer has

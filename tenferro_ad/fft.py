@@ -9,13 +9,22 @@ Every transform is linear and retains nothing; its derivative is another transfo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from . import errors
-from .engine import HANDLES, EagerTensor, as_tensor, asarray, astype, conj, roll
+from .engine import (
+    HANDLES,
+    EagerTensor,
+    as_tensor,
+    asarray,
+    astype,
+    axes_of,
+    conj,
+    int_of,
+    roll,
+)
 from .ops import span
 
 __all__ = [
@@ -59,21 +68,6 @@ def _bad(name: str, argument: str, found: Any, fix: str) -> Exception:
     )
 
 
-def _axis(operation: str, axis: Any, ndim: int) -> int:
-    try:
-        k = index(axis)
-    except TypeError:
-        raise _bad(operation, "axis", repr(axis), "pass an integer") from None
-    if not -ndim <= k < ndim:
-        raise errors.IndexRangeError(
-            operation=operation,
-            argument="axis",
-            found=f"axis {k} of a value with {ndim} axes",
-            fix=f"use an axis from {-ndim} to {ndim - 1}" if ndim else "it has no axis",
-        )
-    return k % ndim
-
-
 def _where(
     operation: str, x: EagerTensor, s: Lengths, axes: Axes, *, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
@@ -83,9 +77,10 @@ def _where(
         if count > x.ndim:
             raise _bad(operation, "s", s, f"pass at most {x.ndim} lengths")
         axes = range(x.ndim - count, x.ndim)
-    found = tuple(_axis(operation, a, x.ndim) for a in axes)
-    if len(set(found)) < len(found) or len(found) < least:
-        raise _bad(operation, "axes", tuple(axes), "name some axis, and each one once")
+    argument = "axis" if len(axes) == 1 else "axes"
+    found = axes_of(operation, tuple(axes), x.ndim, argument)
+    if len(found) < least:
+        raise _bad(operation, "axes", tuple(axes), "name some axis")
     if s is None:
         return found, (None,) * len(found)
     if len(s) != len(found):
@@ -93,20 +88,10 @@ def _where(
     return found, tuple(s)
 
 
-def _length(operation: str, n: Any) -> int:
-    try:
-        found = index(n)
-    except TypeError:
-        found = 0
-    if found < 1:
-        raise _bad(operation, "n", repr(n), "pass a length from 1 on")
-    return found
-
-
 def _sizes(operation: str, x: EagerTensor, axes: Any, lengths: Any) -> list[int]:
     """A length for each axis: its own where none is given."""
     given = zip(axes, lengths, strict=True)
-    return [_length(operation, x.shape[a] if n is None else n) for a, n in given]
+    return [int_of(operation, "n", x.shape[a] if n is None else n, 1) for a, n in given]
 
 
 def _norm(operation: str, norm: Any) -> Norm:
@@ -162,7 +147,8 @@ def _unhalf(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerT
     x, norm = as_tensor(x), _norm(operation, norm)
     at, lengths = _where(operation, x, s, axes, least=1)
     last = lengths[-1]
-    n = _length(operation, 2 * (x.shape[at[-1]] - 1) if last is None else last)
+    n = 2 * (x.shape[at[-1]] - 1) if last is None else last
+    n = int_of(operation, "n", n, 1)
     sizes = _sizes(operation, x, at[:-1], lengths[:-1])
     x = _resized(x, at, [*sizes, n // 2 + 1])
     out: EagerTensor = HANDLES.irfftn(x, at, n, norm)
@@ -376,7 +362,7 @@ def ihfft(
 
 
 def _frequencies(name: str, n: Any, d: float, dtype: Any, device: Any) -> EagerTensor:
-    found = getattr(np.fft, name)(_length(name, n), d)
+    found = getattr(np.fft, name)(int_of(name, "n", n, 1), d)
     wanted = np.dtype(np.float64 if dtype is None else dtype)
     if wanted.kind != "f":
         raise errors.DTypeError(

@@ -18,13 +18,23 @@ easy as 1, 2, 3", SC11 (2011).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any, Final
 
 import numpy as np
 
 from . import errors
-from .engine import HANDLES, EagerTensor, as_tensor, asarray, less, take, unstack
+from .engine import (
+    HANDLES,
+    EagerTensor,
+    as_tensor,
+    asarray,
+    axis_of,
+    int_of,
+    less,
+    shape_of,
+    take,
+    unstack,
+)
 from .ops import span
 
 __all__ = [
@@ -49,26 +59,6 @@ _DRAWS, _SPLIT, _FOLDED = 0, 1, 2
 
 
 # ---- arguments -----------------------------------------------------------------------
-
-
-def _int(operation: str, argument: str, value: Any, low: int, high: int) -> int:
-    try:
-        found = index(value)
-    except TypeError:
-        found = low - 1
-    if not low <= found < high:
-        raise errors.InvalidArgumentError(
-            operation=operation,
-            argument=argument,
-            found=f"{value!r}",
-            fix=f"pass an integer from {low} to {high - 1}",
-        )
-    return found
-
-
-def _shape(operation: str, shape: Any) -> tuple[int, ...]:
-    given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    return tuple(_int(operation, "shape", n, 0, 2**63) for n in given)
 
 
 def _dtype(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
@@ -111,7 +101,7 @@ def key(seed: int, /) -> EagerTensor:
 
     Cost: one allocation of 8 bytes, filled from outside.
     """
-    found = _int("key", "seed", seed, 0, 2**64)
+    found = int_of("key", "seed", seed, 0, 2**64)
     return asarray(np.array([found & _MASK, found >> 32], _UINT32))
 
 
@@ -127,7 +117,7 @@ def split(key: Any, num: int = 2, /) -> tuple[EagerTensor, ...]:
 
     Cost: one allocation of 16 bytes for each key, which are views of it.
     """
-    count = _int("split", "num", num, 0, 2**31)
+    count = int_of("split", "num", num, 0, 2**31)
     words = HANDLES.random_bits(_key_of("split", key), (count, 4), _UINT32, _SPLIT)
     return unstack(HANDLES.slice(words, (span(0, count, 1), span(0, 2, 1))))
 
@@ -144,7 +134,7 @@ def fold_in(key: Any, data: int, /) -> EagerTensor:
 
     Cost: two allocations of 16 bytes.
     """
-    found = _int("fold_in", "data", data, 0, 2**64)
+    found = int_of("fold_in", "data", data, 0, 2**64)
     counter = [found & _MASK, found >> 32, 0, _FOLDED]
     words = HANDLES.philox(_key_of("fold_in", key), asarray(np.array(counter, _UINT32)))
     out: EagerTensor = HANDLES.slice(words, (span(0, 2, 1),))
@@ -169,7 +159,7 @@ def bits(key: Any, shape: Shape = (), *, dtype: Any = np.uint32) -> EagerTensor:
     Cost: one allocation of the result's size; never tracked.
     """
     wanted = _dtype("bits", dtype, _UINT32.char + _UINT64.char)
-    where = _shape("bits", shape)
+    where = shape_of("bits", shape)
     out: EagerTensor = HANDLES.random_bits(_key_of("bits", key), where, wanted, _DRAWS)
     return out
 
@@ -199,7 +189,7 @@ def uniform(
         difference, the product and the sum too.
     """
     wanted = _dtype("uniform", dtype, "dfe")
-    where = _shape("uniform", shape)
+    where = shape_of("uniform", shape)
     out: EagerTensor = HANDLES.random_uniform(_key_of("uniform", key), where, wanted)
     numbers = isinstance(minval, int | float) and isinstance(maxval, int | float)
     if numbers and (minval, maxval) == (0, 1):
@@ -223,7 +213,7 @@ def normal(key: Any, shape: Shape = (), *, dtype: Any = np.float64) -> EagerTens
 
     Cost: one allocation of the result's size, for complex numbers one more.
     """
-    wanted, where = _dtype("normal", dtype, "dfeDF"), _shape("normal", shape)
+    wanted, where = _dtype("normal", dtype, "dfeDF"), shape_of("normal", shape)
     if wanted.kind != "c":
         out: EagerTensor = HANDLES.random_normal(_key_of("normal", key), where, wanted)
         return out
@@ -252,10 +242,10 @@ def randint(
         remainder of 64 bits: its probability is off by less than 2^-64.
     """
     wanted = _dtype("randint", dtype, "bBhHiIlLqQ")
-    where = _shape("randint", shape)
+    where = shape_of("randint", shape)
     limits = np.iinfo(wanted)
-    low = _int("randint", "minval", minval, int(limits.min), int(limits.max) + 1)
-    high = _int("randint", "maxval", maxval, low + 1, int(limits.max) + 2)
+    low = int_of("randint", "minval", minval, int(limits.min), int(limits.max) + 1)
+    high = int_of("randint", "maxval", maxval, low + 1, int(limits.max) + 2)
     if high - low >= 2**64:
         raise errors.InvalidArgumentError(
             operation="randint",
@@ -285,7 +275,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> EagerTensor
         never tracked.
     """
     p = as_tensor(p)
-    where = p.shape if shape is None else _shape("bernoulli", shape)
+    where = p.shape if shape is None else shape_of("bernoulli", shape)
     drawn = HANDLES.random_uniform(
         _key_of("bernoulli", key), where, np.dtype(np.float64)
     )
@@ -309,7 +299,7 @@ def permutation(key: Any, x: Any, /, *, axis: int = 0) -> EagerTensor:
         positions.
     """
     if isinstance(x, int):
-        return _order(key, _int("permutation", "x", x, 0, 2**31))
+        return _order(key, int_of("permutation", "x", x, 0, 2**31))
     x = as_tensor(x)
     if x.ndim == 0:
         raise errors.InvalidArgumentError(
@@ -318,14 +308,8 @@ def permutation(key: Any, x: Any, /, *, axis: int = 0) -> EagerTensor:
             found="a 0-d value",
             fix="pass a Python int, or a value with at least one axis",
         )
-    if not -x.ndim <= axis < x.ndim:
-        raise errors.IndexRangeError(
-            operation="permutation",
-            argument="axis",
-            found=f"axis {axis} of a value with {x.ndim} axes",
-            fix=f"use an axis from {-x.ndim} to {x.ndim - 1}",
-        )
-    return take(x, _order(key, x.shape[axis]), axis=axis)
+    at = axis_of("permutation", axis, x.ndim)
+    return take(x, _order(key, x.shape[at]), axis=at)
 
 
 def _order(key: Any, n: int) -> EagerTensor:

@@ -1,6 +1,7 @@
 """What the user holds: eager tensors, tapes, transforms, checkpoints, functions."""
 
 from . import (
+    _fn_convolution,
     _fn_creation,
     _fn_cumulative,
     _fn_dtypes,
@@ -11,6 +12,7 @@ from . import (
     _fn_movement,
     _fn_nn,
     _fn_norms,
+    _fn_pooling,
     _fn_products,
     _fn_reductions,
     _fn_reinterpret,
@@ -19,9 +21,11 @@ from . import (
     _fn_sorting,
     _operators,  # noqa: F401  (attaches operators and methods)
 )
+from ._axes import axes_of, axis_of, extents, int_of, shape_of
 from ._checkpoint import checkpoint
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
+from ._fn_convolution import *
 from ._fn_creation import *
 from ._fn_cumulative import *
 from ._fn_dtypes import *
@@ -32,6 +36,7 @@ from ._fn_linalg import *
 from ._fn_movement import *
 from ._fn_nn import *
 from ._fn_norms import *
+from ._fn_pooling import *
 from ._fn_products import *
 from ._fn_reductions import *
 from ._fn_reinterpret import *
@@ -62,6 +67,12 @@ __all__ = [
     "to_dlpack",
     "program_of",
     "variable",
+    # reading arguments
+    "axes_of",
+    "axis_of",
+    "extents",
+    "int_of",
+    "shape_of",
     # recording and transforms
     "HANDLES",
     "Tape",
@@ -78,6 +89,7 @@ __all__ = [
     "fused",
     "update",
 ]
+__all__ += _fn_convolution.__all__
 __all__ += _fn_creation.__all__
 __all__ += _fn_cumulative.__all__
 __all__ += _fn_dtypes.__all__
@@ -88,6 +100,7 @@ __all__ += _fn_linalg.__all__
 __all__ += _fn_movement.__all__
 __all__ += _fn_nn.__all__
 __all__ += _fn_norms.__all__
+__all__ += _fn_pooling.__all__
 __all__ += _fn_products.__all__
 __all__ += _fn_reductions.__all__
 __all__ += _fn_reinterpret.__all__

@@ -1,37 +1,68 @@
-"""Axes and counts as users write them, brought to the form that operations take."""
+"""Axes, counts and shapes as users write them, brought to the form that rows take.
+
+Everything that public functions read as an integer is read here, so that the same
+mistake has the same answer everywhere: something else than an integer is a
+`DTypeError`, a number that does not fit an `InvalidArgumentError`, an axis that does
+not exist an `IndexRangeError`.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from ..errors import IndexRangeError, InvalidArgumentError
+from ..errors import DTypeError, IndexRangeError, InvalidArgumentError, ShapeError
 
 Axes = int | Sequence[int]
+Extent = int | Sequence[int]
+
+_EVERY: Final = tuple([tuple(range(n)) for n in range(33)])
 
 
-def int_of(operation: str, argument: str, value: Any) -> int:
-    """A Python int.
+def int_of(
+    operation: str,
+    argument: str,
+    value: Any,
+    low: int | None = None,
+    high: int | None = None,
+) -> int:
+    """A Python int from `low` on and below `high`.
 
     Raises:
-        InvalidArgumentError: not an integer.
+        DTypeError: not an integer.
+        InvalidArgumentError: out of that range.
     """
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
+        found = None
+    if found is None or isinstance(value, bool):
+        raise DTypeError(
+            operation=operation,
+            argument=argument,
+            found=f"{value!r}"
+            if isinstance(value, str | float | bool | None)
+            else f"an object of type `{type(value).__name__}`",
+            fix="pass an integer",
+        )
+    if (low is not None and found < low) or (high is not None and found >= high):
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,
-            found=f"an object of type `{type(value).__name__}`",
-            fix="pass an integer",
-        ) from None
+            found=f"{found}",
+            fix=f"pass an integer from {low} on"
+            if high is None
+            else f"pass an integer from {low} to {high - 1}",
+        )
+    return found
 
 
 def axis_of(operation: str, axis: Any, ndim: int, argument: str = "axis") -> int:
     """`axis` from 0 on.
 
     Raises:
+        DTypeError: not an integer.
         IndexRangeError: not an axis of a value with `ndim` axes.
     """
     k = int_of(operation, argument, axis)
@@ -40,7 +71,9 @@ def axis_of(operation: str, axis: Any, ndim: int, argument: str = "axis") -> int
             operation=operation,
             argument=argument,
             found=f"axis {k} of a value with {ndim} axes",
-            fix=f"use an axis from {-ndim} to {ndim - 1}" if ndim else "it has no axis",
+            fix=f"pass an axis from {-ndim} to {ndim - 1}"
+            if ndim
+            else "a 0-d value has no axis: reshape it to have one",
         )
     return k % ndim
 
@@ -51,29 +84,44 @@ def axes_of(
     """Several different axes from 0 on, in the order given; an int is one axis.
 
     Raises:
+        DTypeError: not integers.
         IndexRangeError: one is out of range.
         InvalidArgumentError: one occurs twice.
     """
     given = tuple(axes) if isinstance(axes, tuple | list | range) else (axes,)
-    found = tuple(axis_of(operation, a, ndim, argument) for a in given)
+    found = tuple([axis_of(operation, a, ndim, argument) for a in given])
     if len(set(found)) < len(found):
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,
-            found=f"a repeated axis in {given}",
+            found=f"{given}, which names an axis twice, for {ndim} axes",
             fix="name each axis once",
         )
     return found
+
+
+def reduced_axes(operation: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes in ascending order; None stands for all of them.
+
+    Raises:
+        DTypeError, IndexRangeError, InvalidArgumentError: as `axes_of`.
+    """
+    if axis is None:
+        return _EVERY[ndim] if ndim < 33 else tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
+    return tuple(sorted(axes_of(operation, axis, ndim)))
 
 
 def shape_of(operation: str, shape: Any, argument: str = "shape") -> tuple[int, ...]:
     """A tuple of lengths; an int is one length.
 
     Raises:
-        InvalidArgumentError: a length is negative or no integer.
+        DTypeError: a length is no integer.
+        InvalidArgumentError: a length is negative.
     """
-    given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    found = tuple(int_of(operation, argument, n) for n in given)
+    given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    found = tuple([int_of(operation, argument, n) for n in given])
     if any(n < 0 for n in found):
         raise InvalidArgumentError(
             operation=operation,
@@ -82,3 +130,40 @@ def shape_of(operation: str, shape: Any, argument: str = "shape") -> tuple[int, 
             fix="use lengths from 0 on",
         )
     return found
+
+
+def extents(
+    operation: str, argument: str, value: Any, n: int, low: int | None = None
+) -> tuple[int, ...]:
+    """One integer from `low` on for each of `n` axes; a single one stands for all.
+
+    Raises:
+        DTypeError: not integers.
+        InvalidArgumentError: another number of integers, or one out of range.
+    """
+    if not isinstance(value, tuple | list):
+        return (int_of(operation, argument, value, low),) * n
+    found = tuple([int_of(operation, argument, v, low) for v in value])
+    if len(found) != n:
+        raise InvalidArgumentError(
+            operation=operation,
+            argument=argument,
+            found=f"{value!r} for {n} spatial axes",
+            fix=f"pass one integer, or {n} of them",
+        )
+    return found
+
+
+def need_spatial(operation: str, shape: tuple[int, ...], n: int) -> None:
+    """Refuse operands without batch, channels and `n` spatial axes.
+
+    Raises:
+        ShapeError: another number of axes.
+    """
+    if len(shape) != n + 2:
+        raise ShapeError(
+            operation=operation,
+            argument="x",
+            found=f"shape {shape}",
+            fix=f"pass {n + 2} axes: (batch, channels, *spatial)",
+        )

@@ -8,12 +8,11 @@ Derivatives: ties of `max` and `min` share equally, `std` has slope 0 where it i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, IndexRangeError, InvalidArgumentError
+from ._axes import axis_of, reduced_axes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -37,61 +36,6 @@ __all__ = [
 ]
 
 Axis = int | Sequence[int] | None
-
-_EVERY: Final = tuple([tuple(range(n)) for n in range(33)])
-
-
-def normal_axis(operation: str, axis: Any, ndim: int) -> int:
-    """One axis as a number from 0 to `ndim - 1`.
-
-    Raises:
-        IndexRangeError: out of range.
-        DTypeError: not an integer.
-    """
-    try:
-        k = index(axis)
-    except TypeError:
-        k = None
-    if k is None or isinstance(axis, bool):
-        raise DTypeError(
-            operation=operation,
-            argument="axis",
-            found=f"an axis of type `{type(axis).__name__}`",
-            fix="pass an integer, a tuple of integers, or None",
-        )
-    if not -ndim <= k < ndim:
-        raise IndexRangeError(
-            operation=operation,
-            argument="axis",
-            found=f"axis {k} of a value with {ndim} axes",
-            fix=f"pass an axis from {-ndim} to {ndim - 1}"
-            if ndim
-            else "pass `axis=None`: a 0-d value has no axes",
-        )
-    return k % ndim
-
-
-def normal_axes(operation: str, axis: Axis, ndim: int) -> tuple[int, ...]:
-    """Axes as a sorted tuple; None stands for all of them.
-
-    Raises:
-        IndexRangeError: out of range.
-        InvalidArgumentError: named twice.
-        DTypeError: not integers.
-    """
-    if axis is None:
-        return _EVERY[ndim] if ndim < 33 else tuple(range(ndim))
-    if not isinstance(axis, tuple | list):
-        return (normal_axis(operation, axis, ndim),)
-    axes = sorted([normal_axis(operation, a, ndim) for a in axis])
-    if len(set(axes)) != len(axes):
-        raise InvalidArgumentError(
-            operation=operation,
-            argument="axis",
-            found=f"{tuple(axis)}, which names an axis twice, for {ndim} axes",
-            fix="name each axis once",
-        )
-    return tuple(axes)
 
 
 def _cast(x: Any, dtype: Any) -> EagerTensor:
@@ -119,7 +63,7 @@ def sum(
         nothing; work linear in `x`.
     """
     x = x if dtype is None and type(x) is EagerTensor else _cast(x, dtype)
-    axes = normal_axes("sum", axis, x.ndim)
+    axes = reduced_axes("sum", axis, x.ndim)
     return HANDLES.sum(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -132,7 +76,7 @@ def prod(
         multiplications and no division, so it is exact where elements are zero.
     """
     x = _cast(x, dtype)
-    axes = normal_axes("prod", axis, x.ndim)
+    axes = reduced_axes("prod", axis, x.ndim)
     return HANDLES.prod(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -142,7 +86,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor
     Cost: one allocation of the result's size; retains nothing; work linear in `x`.
     """
     x = as_tensor(x)
-    axes = normal_axes("mean", axis, x.ndim)
+    axes = reduced_axes("mean", axis, x.ndim)
     return HANDLES.mean(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -162,7 +106,7 @@ def var(
     Cost: one allocation of the result's size; retains `x`; two passes.
     """
     x = as_tensor(x)
-    axes = normal_axes("var", axis, x.ndim)
+    axes = reduced_axes("var", axis, x.ndim)
     return HANDLES.var(x, axes, float(correction), bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -174,7 +118,7 @@ def std(
     Cost: one allocation of the result's size; retains `x` and the result; two passes.
     """
     x = as_tensor(x)
-    axes = normal_axes("std", axis, x.ndim)
+    axes = reduced_axes("std", axis, x.ndim)
     return HANDLES.std(x, axes, float(correction), bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -188,7 +132,7 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
     Cost: one allocation of the result's size; retains `x` and the result.
     """
     x = as_tensor(x)
-    axes = normal_axes("max", axis, x.ndim)
+    axes = reduced_axes("max", axis, x.ndim)
     return HANDLES.max(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -198,7 +142,7 @@ def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
     Cost: one allocation of the result's size; retains `x` and the result.
     """
     x = as_tensor(x)
-    axes = normal_axes("min", axis, x.ndim)
+    axes = reduced_axes("min", axis, x.ndim)
     return HANDLES.min(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -218,7 +162,7 @@ def argmax(
     Cost: one allocation of the result's size; never tracked.
     """
     x = as_tensor(x)
-    where = None if axis is None else normal_axis("argmax", axis, x.ndim)
+    where = None if axis is None else axis_of("argmax", axis, x.ndim)
     return HANDLES.argmax(x, where, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -230,7 +174,7 @@ def argmin(
     Cost: one allocation of the result's size; never tracked.
     """
     x = as_tensor(x)
-    where = None if axis is None else normal_axis("argmin", axis, x.ndim)
+    where = None if axis is None else axis_of("argmin", axis, x.ndim)
     return HANDLES.argmin(x, where, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -240,7 +184,7 @@ def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
     Cost: one allocation of the result's size; never tracked.
     """
     x = as_tensor(x)
-    axes = normal_axes("any", axis, x.ndim)
+    axes = reduced_axes("any", axis, x.ndim)
     return HANDLES.any(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -250,7 +194,7 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
     Cost: one allocation of the result's size; never tracked.
     """
     x = as_tensor(x)
-    axes = normal_axes("all", axis, x.ndim)
+    axes = reduced_axes("all", axis, x.ndim)
     return HANDLES.all(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -262,7 +206,7 @@ def count_nonzero(
     Cost: one allocation of the result's size; never tracked.
     """
     x = as_tensor(x)
-    axes = normal_axes("count_nonzero", axis, x.ndim)
+    axes = reduced_axes("count_nonzero", axis, x.ndim)
     return HANDLES.count_nonzero(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -274,7 +218,7 @@ def logsumexp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerT
     Cost: one allocation of the result's size; retains `x` and the result.
     """
     x = as_tensor(x)
-    axes = normal_axes("logsumexp", axis, x.ndim)
+    axes = reduced_axes("logsumexp", axis, x.ndim)
     return HANDLES.logsumexp(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
 
@@ -288,7 +232,7 @@ def softmax(x: Any, /, *, axis: Axis = -1) -> EagerTensor:
     Cost: one allocation of the size of `x`; retains the result only.
     """
     x = as_tensor(x)
-    return HANDLES.softmax(x, normal_axes("softmax", axis, x.ndim))  # type: ignore[no-any-return]
+    return HANDLES.softmax(x, reduced_axes("softmax", axis, x.ndim))  # type: ignore[no-any-return]
 
 
 def log_softmax(x: Any, /, *, axis: Axis = -1) -> EagerTensor:
@@ -297,4 +241,4 @@ def log_softmax(x: Any, /, *, axis: Axis = -1) -> EagerTensor:
     Cost: one allocation of the size of `x`; retains the result only.
     """
     x = as_tensor(x)
-    return HANDLES.log_softmax(x, normal_axes("log_softmax", axis, x.ndim))  # type: ignore[no-any-return]
+    return HANDLES.log_softmax(x, reduced_axes("log_softmax", axis, x.ndim))  # type: ignore[no-any-return]
