@@ -111,7 +111,7 @@ CASES: dict[str, Case] = {
     "an operand that is no number": (
         lambda s: s.w + "a", DTypeError, "add", "y", "`str`",
     ),
-    "text as data": (lambda s: ta.asarray("abc"), DTypeError, "asarray", "x", "<U3"),
+    "text as data": (lambda s: ta.asarray("abc"), DTypeError, "asarray", "obj", "<U3"),
     "an integer leaf": (
         lambda s: ta.variable([1, 2]), IntegerInputError, "variable", "x", "int64",
     ),
@@ -347,7 +347,7 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             "(`ta.asarray`), a NumPy array or a Python number."
         ),
         "text as data": (
-            "`asarray` refused `x`: found data of dtype <U3. Pass numbers of at most "
+            "`asarray` refused `obj`: found data of dtype <U3. Pass numbers of at most "
             "double precision, or booleans."
         ),
         "an integer leaf": (

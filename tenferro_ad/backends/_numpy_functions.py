@@ -154,6 +154,7 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
             "right_shift": "right_shift",
             "bitwise_invert": "invert",
             "copysign": "copysign",
+            "nextafter": "nextafter",
         }.items()
     },
     "round": (_round, True),

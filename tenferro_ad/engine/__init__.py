@@ -19,6 +19,7 @@ from . import (
     _fn_scatter,
     _fn_solve,
     _fn_sorting,
+    _namespace,
     _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._axes import axes_of, axis_of, extents, int_of, shape_of
@@ -46,6 +47,7 @@ from ._fn_sorting import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._make import as_tensor, asarray, variable
+from ._namespace import *
 from ._pytrees import stop_gradient
 from ._tape import Tape
 from ._trace import Spec, TracedProgram
@@ -107,3 +109,4 @@ __all__ += _fn_reinterpret.__all__
 __all__ += _fn_scatter.__all__
 __all__ += _fn_solve.__all__
 __all__ += _fn_sorting.__all__
+__all__ += _namespace.__all__

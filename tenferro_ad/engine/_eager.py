@@ -17,6 +17,7 @@ from ..errors import (
     ExtractError,
     ExtractFailedError,
     ImmutableTensorError,
+    InvalidArgumentError,
     NotCloneableError,
     NotUniqueError,
     ShapeError,
@@ -171,6 +172,27 @@ class EagerTensor(Operators):
         self._live("to")
         device_of(device, "to")
         return self.clone()
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> EagerTensor:
+        """`to` by its array API name.
+
+        Args:
+            device: a device or its discovery name.
+            stream: None; a transfer is ordered by the device that makes it.
+
+        Raises:
+            InvalidArgumentError: no such device, or a stream.
+
+        Cost: as `to`.
+        """
+        if stream is not None:
+            raise InvalidArgumentError(
+                operation="to_device",
+                argument="stream",
+                found=f"an object of type `{type(stream).__name__}`",
+                fix="leave it out: transfers are ordered by their device",
+            )
+        return self.to(device)
 
     def value(self) -> ValueGuard:
         """Borrow the value: `with y.value() as v: v.view, v.numpy()`.

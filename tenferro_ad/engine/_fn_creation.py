@@ -18,6 +18,8 @@ from ._make import as_tensor
 
 __all__ = [
     "arange",
+    "empty",
+    "empty_like",
     "eye",
     "full",
     "full_like",
@@ -181,6 +183,28 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTenso
     Cost: one allocation; no copy. Reads no element of `x`.
     """
     return _like("ones_like", x, 1, dtype, device)
+
+
+def empty(
+    shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None
+) -> EagerTensor:
+    """A value whose content nobody may rely on.
+
+    An eager tensor can never be filled, so memory that holds anything would only make
+    programs irreproducible: the content is zero. Outputs of operations are allocated
+    unwritten; use `ta.Tensor` with `as_view_mut` to fill memory by hand.
+
+    Cost: one allocation, one pass; no copy.
+    """
+    return _filled("empty", shape, 0, _dtype("empty", dtype, _FLOAT), device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTensor:
+    """`empty` with the shape, dtype and device of `x`.
+
+    Cost: one allocation, one pass; no copy. Reads no element of `x`.
+    """
+    return _like("empty_like", x, 0, dtype, device)
 
 
 def arange(

@@ -1,4 +1,5 @@
-"""Public accumulations along an axis: array API names, log-sum-exps beside them.
+"""Public accumulations along an axis and their inverse, `diff`: array API names,
+log-sum-exps beside them.
 
 Derivatives are right at zeros of a product and without overflow for log-sum-exps.
 """
@@ -9,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError
 from ..ops import span
-from ._axes import axis_of
+from ._axes import axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._fn_joining import concat
 from ._make import as_tensor
 
-__all__ = ["cumulative_sum", "cumulative_prod", "cumulative_logsumexp"]
+__all__ = ["cumulative_sum", "cumulative_prod", "cumulative_logsumexp", "diff"]
 
 
 def _accumulated(
@@ -101,3 +103,59 @@ def cumulative_logsumexp(x: Any, /, *, axis: int | None = None) -> EagerTensor:
     Cost: one allocation of the result's size; retains `x` and the result.
     """
     return _accumulated("cumulative_logsumexp", x, axis, None, None)
+
+
+def diff(
+    x: Any,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: Any = None,
+    append: Any = None,
+) -> EagerTensor:
+    """The differences of neighbours along an axis, `n` times.
+
+    Args:
+        x: numbers.
+        axis: the axis; the result is shorter by `n` along it.
+        n: how often; 0 gives `x` itself.
+        prepend, append: values put before and after `x` first; the other axes equal.
+
+    Raises:
+        InvalidArgumentError: a negative `n`.
+        IndexRangeError: not an axis of `x`.
+        DTypeError: booleans, which have no difference.
+        ShapeError: `prepend` or `append` does not fit.
+
+    Cost: one allocation for each time, one more to put values before or after; retains
+        nothing.
+    """
+    x = as_tensor(x)
+    at, times = axis_of("diff", axis, x.ndim), int_of("diff", "n", n)
+    if times < 0:
+        raise InvalidArgumentError(
+            operation="diff", argument="n", found=f"{times}", fix="use 0 or more"
+        )
+    if x.dtype.kind == "b":
+        raise DTypeError(
+            operation="diff",
+            argument="x",
+            found="booleans",
+            fix="convert them: `ta.astype(x, ta.int64)`",
+        )
+    parts = [v for v in (prepend, x, append) if v is not None]
+    if times and len(parts) > 1:
+        x = concat(parts, axis=at)
+    for _ in range(times):
+        shape = x.shape
+        count = max(shape[at] - 1, 0)
+        low, high = (
+            tuple(
+                span(first, count, 1) if k == at else span(0, m, 1)
+                for k, m in enumerate(shape)
+            )
+            for first in (0, min(1, shape[at]))
+        )
+        x = HANDLES.sub(HANDLES.slice(x, high), HANDLES.slice(x, low))
+    return x  # type: ignore[no-any-return]

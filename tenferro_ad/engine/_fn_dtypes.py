@@ -60,7 +60,7 @@ def iinfo(type: Any, /) -> Any:
     return np.iinfo(_dtype(type))
 
 
-def isdtype(dtype: Any, kind: Any, /) -> bool:
+def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether `dtype` is, or belongs to, `kind`.
 
     Args:

@@ -79,6 +79,7 @@ __all__ = [
     "hypot",
     "logaddexp",
     "copysign",
+    "nextafter",
     "complex",
     "maximum",
     "minimum",
@@ -212,6 +213,9 @@ atan2 = _binary("atan2", "The angle of the point (x2, x1), from -pi to pi")
 hypot = _binary("hypot", "sqrt(x1^2 + x2^2) without overflow; slope 0 at the origin")
 logaddexp = _binary("logaddexp", "log(exp(x1) + exp(x2)) without overflow")
 copysign = _binary("copysign", "|x1| with the sign of `x2`; no slope in `x2`")
+nextafter = _binary(
+    "nextafter", "The next float after x1 towards `x2`; slope 1 in `x1`"
+)
 complex = _binary("complex", "x1 + i * x2 from real parts")
 maximum = _binary(
     "maximum", "The larger of both, NaN where either is; ties share the slope"
@@ -347,20 +351,27 @@ def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
     return HANDLES.select(condition, x1, x2)  # type: ignore[no-any-return]
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> EagerTensor:
+def astype(
+    x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None
+) -> EagerTensor:
     """`x` converted to `dtype`; complex to real keeps the real part.
 
     Args:
         x: a tensor, or what `asarray` takes.
         dtype: the new dtype.
         copy: False gives `x` itself where nothing changes.
+        device: where the result lives; None: where `x` does.
 
     Raises:
         DTypeError: `dtype` is not numeric or boolean.
+        InvalidArgumentError: no such device.
 
-    Cost: one allocation of the result's size, one pass.
+    Cost: one allocation of the result's size, one pass; on another device a transfer
+        before it.
     """
     x = as_tensor(x)
+    if device is not None:
+        x = x.to(device)
     try:
         wanted = np.dtype(dtype)
     except TypeError:

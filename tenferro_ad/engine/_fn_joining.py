@@ -14,7 +14,7 @@ from ..ops import exact, span
 from ._axes import Axes, axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._fn_creation import number_of
+from ._fn_creation import arange, number_of
 from ._fn_movement import broadcast_to, expand_dims, reshape
 from ._make import as_tensor
 
@@ -332,21 +332,50 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> EagerTensor:
     return HANDLES.tile(x, reps)  # type: ignore[no-any-return]
 
 
-def repeat(x: Any, repeats: int, /, *, axis: Axes | None = None) -> EagerTensor:
+def repeat(x: Any, repeats: Any, /, *, axis: Axes | None = None) -> EagerTensor:
     """Each element `repeats` times along `axis` (by default of the flattened value).
 
-    Raises:
-        InvalidArgumentError: `repeats` is negative or not one integer.
+    Args:
+        x: a value.
+        repeats: a count for all elements, or integers, one for each of them.
+        axis: the axis.
 
-    Cost: one fresh output; the derivative is one sum.
+    Raises:
+        InvalidArgumentError: a count is negative or no integer.
+        ShapeError: not as many counts as elements along the axis.
+
+    Cost: one fresh output; the derivative is one sum. A count for each element is read
+        where it is (waits for it), and makes a few more outputs, its indices.
     """
     x = as_tensor(x)
-    (count,) = _counts("repeat", "repeats", (repeats,))
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     at = axis_of("repeat", axis, x.ndim)
+    if not hasattr(repeats, "__index__") or getattr(repeats, "ndim", 0) != 0:
+        counts = as_tensor(repeats)
+        if counts.ndim == 1 and counts.dtype.kind in "iu" and counts.size != 1:
+            return _repeat_each(x, counts, at)
+        repeats = counts.item()
+    (count,) = _counts("repeat", "repeats", (repeats,))
     reps = tuple(count if k == at else 1 for k in range(x.ndim))
     return HANDLES.repeat(x, reps)  # type: ignore[no-any-return]
+
+
+def _repeat_each(x: EagerTensor, counts: EagerTensor, at: int) -> EagerTensor:
+    if counts.size != x.shape[at]:
+        raise ShapeError(
+            operation="repeat",
+            argument="repeats",
+            found=f"{counts.size} counts for axis {at} of shape {x.shape}",
+            fix="give one count, or one for each element",
+        )
+    seen = counts._record.array
+    if seen.size:
+        _counts("repeat", "repeats", (seen.min(),))
+    total = int(seen.sum())
+    ends = HANDLES.cumulative_sum(counts, 0, False)
+    places = arange(total, dtype=ends.dtype, device=x.device)
+    return HANDLES.take(x, HANDLES.searchsorted(ends, places, "right"), at)  # type: ignore[no-any-return]
 
 
 def _counts(operation: str, argument: str, given: Sequence[Any]) -> tuple[int, ...]:

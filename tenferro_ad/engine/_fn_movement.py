@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgumentError, ShapeError
-from ..ops import broadcast_shapes, reshaped, span
+from ..ops import broadcast_shapes as common_shape
+from ..ops import reshaped, span
 from ._axes import Axes, axes_of, axis_of, int_of, shape_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -20,6 +21,7 @@ from ._make import as_tensor
 
 __all__ = [
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "diag",
     "diagonal",
@@ -234,6 +236,19 @@ def broadcast_to(x: Any, /, shape: int | Sequence[int]) -> EagerTensor:
     return HANDLES.broadcast_to(as_tensor(x), found)  # type: ignore[no-any-return]
 
 
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that values of these shapes broadcast to; `()` for none.
+
+    Raises:
+        ShapeError: they have no common shape.
+        InvalidArgumentError: a length is negative or no integer.
+
+    Cost: no value is touched.
+    """
+    given = [shape_of("broadcast_shapes", s, "shapes") for s in shapes]
+    return common_shape("broadcast_shapes", *given)
+
+
 def broadcast_arrays(*arrays: Any) -> list[EagerTensor]:
     """All values broadcast to their common shape.
 
@@ -243,7 +258,7 @@ def broadcast_arrays(*arrays: Any) -> list[EagerTensor]:
     Cost: views.
     """
     xs = [as_tensor(x) for x in arrays]
-    shape = broadcast_shapes("broadcast_arrays", *[x.shape for x in xs])
+    shape = common_shape("broadcast_arrays", *[x.shape for x in xs])
     return [broadcast_to(x, shape) for x in xs]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError
 from ..runtime import host_aval
 from ..storage import duplicate, transfer
+from ._dispatch import HANDLES
 from ._eager import EagerTensor
 
 HOST: Final = (1, 0)
@@ -44,10 +45,7 @@ def from_dlpack(
         `copy=True` (`ExplicitDuplicate`).
     """
     if isinstance(x, EagerTensor):
-        if copy:
-            made = duplicate(x._record.array, x.aval, "from_dlpack")
-            return EagerTensor(made, None, -1, None)
-        return x.clone()
+        return HANDLES.duplicate(x) if copy else x.clone()
     array = host_array_of(x, "from_dlpack")
     if copy is False:
         raise InvalidArgumentError(

@@ -9,20 +9,21 @@ import numpy as np
 from .._aval import aval_of
 from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
 from ..runtime import host_aval
-from ..storage import Tensor, TensorView, TensorViewMut, duplicate, record_of, transfer
+from ..storage import Tensor, TensorView, TensorViewMut, record_of, transfer
 from ..tape import Leaf
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 
 
 def asarray(
-    x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
 ) -> EagerTensor:
     """A constant from outside data, or the tensor itself.
 
     Args:
-        x: a number, nested sequence, NumPy array (copied in: one `Transfer`), an eager
-            tensor (same value: no event unless `copy=True`), or a `Tensor` (moves in).
+        obj: a number, nested sequence, NumPy array (copied in: one `Transfer`), a
+            `Tensor` (moves in), or an eager tensor: the same value, tracked as it was,
+            without an event unless `copy=True` (one `ExplicitDuplicate`).
         dtype: convert to this dtype.
         copy: True always copies, False never (raises where a copy is needed), None
             copies outside data only.
@@ -33,27 +34,26 @@ def asarray(
 
     Cost: outside data allocates and copies once; everything else is free.
     """
-    if isinstance(x, EagerTensor):
-        if dtype is not None and np.dtype(dtype) != x.dtype:
-            return HANDLES.astype(x, np.dtype(dtype))  # type: ignore[no-any-return]
+    if isinstance(obj, EagerTensor):
+        if dtype is not None and np.dtype(dtype) != obj.dtype:
+            return HANDLES.astype(obj, np.dtype(dtype))  # type: ignore[no-any-return]
         if copy:
-            record = duplicate(x._record.array, x.aval, "asarray")
-            return EagerTensor(record, None, -1, None)
-        return x
-    if isinstance(x, Tensor):
-        return _moved(x)
-    if isinstance(x, TensorView | TensorViewMut):
+            return HANDLES.duplicate(obj)  # type: ignore[no-any-return]
+        return obj
+    if isinstance(obj, Tensor):
+        return _moved(obj)
+    if isinstance(obj, TensorView | TensorViewMut):
         raise DTypeError(
             operation="asarray",
-            argument="x",
+            argument="obj",
             found="a borrowed view",
             fix="use `view.duplicate()` to get an owner, then `ta.asarray(owner)`",
         )
-    array = _outside(x, dtype)
+    array = _outside(obj, dtype)
     if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
         raise DTypeError(
             operation="asarray",
-            argument="x",
+            argument="obj",
             found=f"data of dtype {array.dtype}",
             fix="pass numbers of at most double precision, or booleans",
         )
@@ -74,7 +74,7 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if isinstance(x, np.ma.MaskedArray):
         raise DTypeError(
             operation="asarray",
-            argument="x",
+            argument="obj",
             found="a masked array, whose mask would be lost",
             fix="pass `x.filled(value)`, and the mask as an array of its own",
         )
@@ -84,7 +84,7 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
         wanted = "" if dtype is None else f" for dtype `{dtype}`"
         raise DTypeError(
             operation="asarray",
-            argument="x",
+            argument="obj",
             found=f"a `{type(x).__name__}` that makes no array{wanted} ({error})",
             fix="pass numbers in rows of equal length, and a dtype that holds them",
         ) from None

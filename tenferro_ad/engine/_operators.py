@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from ..errors import InactiveTapeError, ShapeError
+from ..errors import InactiveTapeError, InvalidArgumentError, ShapeError
 from ..tape import Gradients, TapeRecord
 from . import _fn_elementwise as _elementwise
 from . import _fn_indexing as _indexing
@@ -23,6 +23,7 @@ from ._at import At
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._interchange import dlpack_device, to_dlpack
+from ._namespace import VERSIONS
 from ._tape import backward_from
 
 Axis = _reductions.Axis
@@ -223,7 +224,20 @@ class Operators:
         )
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The module whose functions take this tensor (array API)."""
+        """The module whose functions take this tensor (array API).
+
+        Raises:
+            InvalidArgumentError: a version of the standard that is not offered.
+
+        Cost: no work.
+        """
+        if api_version is not None and api_version not in VERSIONS:
+            raise InvalidArgumentError(
+                operation="__array_namespace__",
+                argument="api_version",
+                found=f"{api_version!r}",
+                fix=f"ask for one of {', '.join(VERSIONS)}, or for none",
+            )
         return sys.modules[__name__.partition(".")[0]]
 
 

@@ -267,6 +267,8 @@ _row("bitwise_invert", None, ints=True, kinds="biu")
 _binary(
     "copysign", call("copysign", 1.0, x) * call("copysign", 1.0, y), None, kinds="biuf"
 )
+# One unit in the last place is locally constant: the slope is that of `x` itself.
+_binary("nextafter", 1.0, None, kinds="f")
 
 # ---- products in which an exact zero absorbs (strong_zero) ---------------------------
 # szmul(a, b) is 0 where either factor is exactly 0, else a * b; szfactor(a, b) is its

@@ -236,20 +236,33 @@ def as_records(op: Op, operands: tuple[Any, ...]) -> tuple[ValueRecord, ...]:
     )
 
 
+def devices() -> list[Any]:
+    """The devices that values can live on; the first is the default."""
+    return [CPU]
+
+
+def default_device() -> Any:
+    """The device of values that are made without one."""
+    return devices()[0]
+
+
 def device_of(device: Any, operation: str) -> Any:
     """The device that a discovery name or a device stands for; None is the CPU.
 
     Raises:
         InvalidArgumentError: no device of that name.
     """
-    if device is None or device == CPU.name:
+    if device is None:
         return CPU
+    for known in devices():
+        if device == known.name:
+            return known
     if not hasattr(device, "plan"):
         raise InvalidArgumentError(
             operation=operation,
             argument="device",
             found=f"`{device}`",
-            fix=f"use `{CPU.name}`",
+            fix="use one of " + ", ".join(f"`{known.name}`" for known in devices()),
         )
     return device
 

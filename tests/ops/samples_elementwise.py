@@ -364,6 +364,7 @@ binary("left_shift", np.left_shift, None, floats=False, ints=(0, 5), small=(U1,)
 binary("right_shift", np.right_shift, None, floats=False, ints=(0, 5), small=(U1,))
 unary("bitwise_invert", np.invert, None, None, small=(B, U1))
 binary("copysign", doubled(np.copysign), ("x y", ""))
+binary("nextafter", np.nextafter, ("", ""), ints=None)
 
 
 # ---- products in which an exact zero absorbs -----------------------------------------

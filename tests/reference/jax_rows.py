@@ -68,6 +68,15 @@ for _name in _FLOATING.split():
     JAX[_name] = doubled(JAX[_name])
 # JAX takes the sign of a complex number as locally constant.
 JAX["sign"] = lambda x: x / jnp.abs(x) if x.dtype.kind == "c" else jnp.sign(x)
+
+
+def _nextafter(x: Any, y: Any) -> Any:
+    """JAX has no derivative of it: the next float follows its neighbour."""
+    fixed, toward = lax.stop_gradient(x), lax.stop_gradient(y)
+    return x + (jnp.nextafter(fixed, toward) - fixed)
+
+
+JAX["nextafter"] = _nextafter
 JAX["pow"] = jnp.power
 JAX["rsqrt"] = doubled(lambda x: 1 / jnp.sqrt(x))
 JAX["erf"] = doubled(special.erf)
