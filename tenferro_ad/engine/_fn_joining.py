@@ -341,7 +341,8 @@ def repeat(x: Any, repeats: Any, /, *, axis: Axes | None = None) -> EagerTensor:
         axis: the axis.
 
     Raises:
-        InvalidArgumentError: a count is negative or no integer.
+        DTypeError: a count is no integer.
+        InvalidArgumentError: a count is negative.
         ShapeError: not as many counts as elements along the axis.
 
     Cost: one fresh output; the derivative is one sum. A count for each element is read
