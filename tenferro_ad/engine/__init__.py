@@ -54,6 +54,7 @@ from ._trace import Spec, TracedProgram
 from ._trace import trace as program_of  # `trace` is the one of a matrix
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
+from ._vmap import vmap
 
 __all__ = [
     # tensors
@@ -85,6 +86,7 @@ __all__ = [
     "stop_gradient",
     "value_and_grad",
     "vjp",
+    "vmap",
     # in place
     "Fused",
     "exclusive",

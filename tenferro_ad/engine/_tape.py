@@ -23,6 +23,7 @@ from ..storage import ValueRecord
 from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
 from ._dispatch import (
     HANDLES,
+    MIXED,
     chain_of,
     enter_level,
     leave_level,
@@ -241,21 +242,34 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
 def run_sweep(
     core: TapeRecord, outer: Any, seeds: dict[int, EagerTensor], strong: bool
 ) -> dict[int, tuple[ValueRecord, Any]]:
-    """Sweep over records, or, under outer levels, over handles that they record.
+    """Sweep over records, or over handles where levels of the present context track
+    what the recording kept or the seeds.
 
     Gives record and chain for each leaf node.
     """
-    if outer is None:
+    state = STATE.get()
+    level = _around(core, state.level)
+    chains = [living(chain_of(ct), "backward", "cotangent") for ct in seeds.values()]
+    if outer is None and (level is None or all(c is None for c in chains)):
         records = {node: ct._record for node, ct in seeds.items()}
         found = sweep(core, records, direct(), strong=strong)
         return {n: (r, None) for n, r in found.items()}
-    state = STATE.get()
-    token = STATE.set(state.at(open_level(outer)))
+    token = STATE.set(state.at(level))
     try:
-        swept = sweep(core, seeds, HANDLES, strong=strong)
+        swept = sweep(core, seeds, HANDLES if outer else MIXED, strong=strong)
     finally:
         STATE.reset(token)
     return {n: (h._record, h) for n, h in swept.items()}
+
+
+def _around(core: TapeRecord, level: Any) -> Any:
+    """The present level, or, inside a tape's own block, the one around the tape."""
+    level = at = open_level(level)
+    while at is not None:
+        if at.core is core:
+            return open_level(at.outer)
+        at = at.outer
+    return level
 
 
 def backward_from(

@@ -20,7 +20,7 @@ from . import (
     _sorting,
     _special,
 )
-from ._batching import BatchRule, by_loop, later, leading, longer
+from ._batching import BatchRule, by_loop, later, leading, longer, moved
 from ._call import UNPREPARED, Applied
 from ._constants import exact
 from ._elementwise import integer_power
@@ -119,6 +119,7 @@ __all__ = [
     "leading",
     "longer",
     "may_alias",
+    "moved",
     "node_dtype",
     "optimise",
     "polygamma",

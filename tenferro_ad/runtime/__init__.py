@@ -1,5 +1,6 @@
 """What runs, and how a run may end."""
 
+from ._batched import BatchEvaluator, Example, batched_program
 from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
 from ._direct import (
     DIRECT,
@@ -22,10 +23,12 @@ from ._trace import NOWHERE, Symbol, Trace, is_symbolic, traced_error
 __all__ = [
     "DIRECT",
     "NOWHERE",
+    "BatchEvaluator",
     "BorrowedBindings",
     "Completed",
     "CompletionUnproven",
     "DirectEvaluator",
+    "Example",
     "ExecutionBundle",
     "ExecutionHandle",
     "ExecutionInputs",
@@ -36,6 +39,7 @@ __all__ = [
     "Symbol",
     "Trace",
     "as_records",
+    "batched_program",
     "default_device",
     "device_of",
     "direct",

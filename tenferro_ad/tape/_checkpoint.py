@@ -21,6 +21,7 @@ from .._aval import Aval
 from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import CheckpointMismatchError
 from ..ops import Evaluator, Program, compute, evaluate, last_uses, without_reuse
+from ..runtime import batched_program
 from ._backward import sweep
 from ._record import NO_STEPS, TapeRecord
 
@@ -55,6 +56,7 @@ class RegionCall:
         self.ins: tuple[Aval, ...] = tuple(avals[v] for v in program.inputs)
         self.outs: tuple[Aval, ...] = tuple(avals[v] for v in program.outputs)
         self._specs: dict[int, RegionSpec] = {}
+        self._batches: dict[Any, RegionCall] = {}
 
     def spec(self, mask: int) -> RegionSpec:
         found = self._specs.get(mask)
@@ -65,6 +67,17 @@ class RegionCall:
     def run(self, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
         """Compute the outputs again, keeping nothing."""
         return evaluate(self.program, F, inputs)
+
+    def batch(
+        self, F: Evaluator, size: int, xs: Sequence[Any], batched: Sequence[bool]
+    ) -> list[Any]:
+        """The outputs for `size` examples (see `Call.batch`): a region again."""
+        key = (size, *batched)
+        found = self._batches.get(key)
+        if found is None:
+            found = RegionCall(batched_program(self.program, size, batched))
+            self._batches[key] = found
+        return F.region(found, xs)
 
     def push(
         self, F: Evaluator, tangents: Sequence[Any], values: Sequence[Any]
