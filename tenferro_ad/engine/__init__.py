@@ -46,6 +46,8 @@ from ._fn_solve import *
 from ._fn_sorting import *
 from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
+from ._jacobians import hessian, jacfwd, jacrev
+from ._linearize import linear_transpose, linearize
 from ._make import as_tensor, asarray, variable
 from ._namespace import *
 from ._pytrees import stop_gradient
@@ -81,8 +83,13 @@ __all__ = [
     "Tape",
     "checkpoint",
     "grad",
+    "hessian",
     "hvp",
+    "jacfwd",
+    "jacrev",
     "jvp",
+    "linear_transpose",
+    "linearize",
     "stop_gradient",
     "value_and_grad",
     "vjp",

@@ -404,28 +404,6 @@ HANDLES: Final = HandleEvaluator()
 """Operations on eager tensors: `HANDLES.mul(x, y)`."""
 
 
-class MixedEvaluator(HandleEvaluator):
-    """`HANDLES`, also for the bare records that a recording without outer levels kept:
-    they are constants."""
-
-    def bind(self, op: Op) -> Callable[..., Any]:
-        fn = HANDLES[op]
-        if op.variadic:
-            return lambda xs, *params: fn(tuple(map(_dressed, xs)), *params)
-        n = len(op.args)
-        return lambda *operands: fn(*map(_dressed, operands[:n]), *operands[n:])
-
-    def region(self, call: Any, operands: Any) -> list[Any]:
-        return apply_region(call, list(map(_dressed, operands)))
-
-
-def _dressed(x: Any) -> Any:
-    return value_at(x, None, bare=False) if type(x) is ValueRecord else x
-
-
-MIXED: Final = MixedEvaluator()
-
-
 def enter_level(level: Any) -> State:
     """Make `level` the innermost one; gives the state to return to."""
     state = STATE.get()

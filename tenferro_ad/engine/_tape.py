@@ -23,7 +23,6 @@ from ..storage import ValueRecord
 from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
 from ._dispatch import (
     HANDLES,
-    MIXED,
     chain_of,
     enter_level,
     leave_level,
@@ -33,6 +32,7 @@ from ._dispatch import (
 from ._eager import EagerTensor
 from ._levels import ReverseLevel
 from ._make import asarray
+from ._mixed import MIXED
 
 StrongZero = bool | Literal["auto"]
 

@@ -59,9 +59,10 @@ class TracedProgram:
         program: equations only, no values.
         constants: tensors that the function closed over, in the order of the program's
             last inputs.
+        out_def: the structure of the result.
     """
 
-    __slots__ = ("_avals", "_in_def", "_out_def", "_static", "constants", "program")
+    __slots__ = ("_avals", "_in_def", "out_def", "_static", "constants", "program")
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class TracedProgram:
         self.program = program
         self.constants = constants
         self._in_def, self._avals, self._static = in_def, avals, static
-        self._out_def = out_def
+        self.out_def = out_def
 
     @property
     def specs(self) -> tuple[Aval, ...]:
@@ -93,7 +94,7 @@ class TracedProgram:
         """
         inputs = self.bind(args)
         outs = evaluate(self.program, HANDLES, [*inputs, *self.constants])
-        return optree.tree_unflatten(self._out_def, outs)
+        return optree.tree_unflatten(self.out_def, outs)
 
     def bind(self, args: tuple[Any, ...]) -> list[EagerTensor]:
         """The tensors of a call's arguments, checked against the trace."""

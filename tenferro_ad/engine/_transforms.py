@@ -38,7 +38,7 @@ from ._tape import (
 )
 
 
-class _Recording:
+class Recording:
     """One reverse level around one call, with explicit arguments as leaves."""
 
     def __init__(self, operation: str) -> None:
@@ -142,7 +142,7 @@ def value_and_grad(
     """
 
     def value_and_grad_f(*args: Any, **kwargs: Any) -> tuple[Any, Gradients]:
-        rec = _Recording("value_and_grad")
+        rec = Recording("value_and_grad")
         for n in args_of(args, argnums, "value_and_grad"):
             leaves, treedef = flatten(args[n])
             for path, x in zip(treedef.paths(), leaves, strict=True):
@@ -204,7 +204,7 @@ def grad(
 
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         numbers = args_of(args, argnums, "grad")
-        rec = _Recording("grad")
+        rec = Recording("grad")
         call_args = list(args)
         parts = []
         for n in numbers:
@@ -250,7 +250,7 @@ def vjp(
 
     Cost: one forward pass; each `pull` one backward pass.
     """
-    rec = _Recording("vjp")
+    rec = Recording("vjp")
     trees, parts = [], []
     for n, primal in enumerate(primals):
         tree, nodes, tensors = rec.leaves(primal, f"primal {n}")

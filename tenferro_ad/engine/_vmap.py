@@ -54,7 +54,7 @@ def vmap(
 
     Raises (when called):
         InvalidArgumentError: `in_axes` or `out_axes` does not fit; nothing says how
-            many examples there are; an output at `out_axes` None depends on the example.
+            many examples there are; an output at `out_axes` None differs between them.
         ShapeError: arguments differ in the number of examples.
         IndexRangeError: an axis that an argument or output does not have.
         TracedConversionError: Python asks for the value of an example.
@@ -113,7 +113,7 @@ class ExampleProgram:
     __slots__ = ("constants", "out_def", "program")
 
     def __init__(self, fn: Callable[..., Any], avals: Sequence[Aval]) -> None:
-        empty = (None,) * len(avals)
+        empty: Any = (None,) * len(avals)
         in_def = optree.tree_structure(empty, none_is_leaf=True, namespace=NAMESPACE)
         self.program, self.constants, self.out_def = traced(
             fn, list(empty), avals, in_def

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._aval import Aval
-from ._joint import Pull, joint_pull, joint_push
+from ._joint import Pull, joint_pull, joint_push, joint_reads
 
 if TYPE_CHECKING:
     from ._evaluator import Evaluator
@@ -130,6 +130,14 @@ class Call:
                 if part is not None:
                     total[k] = part if total[k] is None else F.add(total[k], part)
         return total
+
+    def push_reads(self, tracked: Sequence[int]) -> list[int]:
+        """Which values `push` reads if these arguments have tangents: i >= 0 input i,
+        ~j output j."""
+        if self.op.joint_jvp is not None:
+            return joint_reads(self)
+        found = [r for i in tracked for r in self.op.push_rule(self, i)[0]]
+        return list(dict.fromkeys(found))
 
     def batch(
         self, F: Evaluator, size: int, xs: Sequence[Any], batched: Sequence[bool]

@@ -73,6 +73,17 @@ def joint_push(
     return list(found) if len(call.outs) > 1 else [found]
 
 
+def joint_reads(call: Call) -> list[int]:
+    """Positions of what the row's joint forward rule reads."""
+    rule = call.op.joint_jvp
+    assert rule is not None
+    found: dict[int, None] = {}
+    for at in _positions(call, rule, None).values():
+        places = at if isinstance(at, tuple) else (at,)
+        found.update((p, None) for p in places if p is not None)
+    return list(found)
+
+
 def _positions(
     call: Call, rule: Callable[..., Any], kept: frozenset[int] | None
 ) -> Read:
