@@ -127,13 +127,13 @@ def named(operation: str = "", **arguments: str) -> Callable[[_Fn], _Fn]:
 
     Args:
         operation: the public spelling; the function's name if empty.
-        arguments: what operations inside call their arguments -> the parameters that
-            they come from. An argument that is no parameter is not named at all.
+        arguments: what operations inside call their arguments -> what the function
+            calls them. Others are named where they are parameters of the function.
     """
 
     def decorate(fn: _Fn) -> _Fn:
         public = operation or fn.__name__
-        parameters = frozenset(inspect.signature(fn).parameters)
+        known = frozenset(inspect.signature(fn).parameters)
 
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -141,9 +141,9 @@ def named(operation: str = "", **arguments: str) -> Callable[[_Fn], _Fn]:
                 return fn(*args, **kwargs)
             except TenferroError as error:
                 if error.operation != public:
-                    at = error.argument
-                    at = arguments.get(at, at) if at is not None else None
-                    error.rename(public, at if at in parameters else None)
+                    inner = error.argument
+                    outer = arguments.get(inner) if inner is not None else None
+                    error.rename(public, outer or (inner if inner in known else None))
                 raise
 
         return call  # type: ignore[return-value]

@@ -1,23 +1,28 @@
-"""`x.at[key].set(v)` and `.add(v)`: new values with some elements changed.
+"""`x.at[key].set(v)`, `.add(v)` and their kin: new values with some elements changed.
 
-Eager tensors never change; these give a fresh value. Keys are those of `x[key]`;
-repeated indices add up in `add`, and the last one wins in `set`. Differentiable in `x`
-and `v`.
+Eager tensors never change; these give a fresh value. Keys are those of `x[key]`. At
+repeated indices all values count: `add` and `subtract` sum up, `multiply`, `divide` and
+`power` multiply them first, `max` and `min` take the extremum, and of several that are
+`set` the last one in row-major order of the key stays. Everything is differentiable in
+`x` and in the values, to any order, repeated indices included; tied extrema share the
+slope equally.
 """
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from . import _fn_creation as _creation
-from . import _fn_elementwise as _elementwise
-from . import _fn_indexing as _indexing
-from . import _fn_movement as _movement
+from ..errors import named
+from ..ops import Key, key_shape
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._fn_creation import arange
+from ._fn_elementwise import pow
+from ._fn_indexing import getitem, index_tensor, parsed, whole_key
+from ._fn_movement import broadcast_to
+from ._fn_scatter import fitting, put_rows, replaced
 
 
 @final
@@ -30,68 +35,187 @@ class At:
         self._x = x
 
     def __getitem__(self, key: Any) -> AtKey:
+        """The elements at a key of `x[key]`, to be changed.
+
+        Cost: one object; the key is read when it is used.
+        """
         return AtKey(self._x, key)
 
 
 @final
 class AtKey:
-    """`x.at[key]`: the elements that `set` and `add` concern."""
+    """`x.at[key]`: the elements that its methods concern."""
 
     __slots__ = ("_key", "_x")
 
     def __init__(self, x: EagerTensor, key: Any) -> None:
         self._x, self._key = x, key
 
-    def _placed(self, values: Any, *, last: bool) -> tuple[EagerTensor, EagerTensor]:
-        """`values` summed into zeros at their places, and the flat places."""
+    def _changed(self, how: str, values: Any) -> EagerTensor:
+        """`x` with `values` combined into it."""
         x = self._x
-        order = _creation.arange(x.size, dtype=np.int64)
-        at = _indexing.getitem(_movement.reshape(order, x.shape), self._key)
-        v = _movement.broadcast_to(
-            _elementwise.astype(as_tensor(values), x.dtype, copy=False), at.shape
+        entries, key, arrays = parsed(x, self._key)
+        v = fitting(f"x.at[key].{how}", "values", values, x)
+        if not arrays:
+            return _at_basic(how, x, key, broadcast_to(v, key_shape(key)))
+        if len(arrays) == 1 and key == whole_key(x.shape):  # rows along one axis
+            (axis,), index = arrays, index_tensor(entries[arrays[0]])
+            lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+            v = broadcast_to(v, (*lead, *index.shape, *rest))
+            v = HANDLES.regroup(v, (*lead, index.size, *rest))
+            return put_rows(how, x, _flat(index), v, axis)
+        order = HANDLES.regroup(
+            arange(x.size, dtype=np.int64, device=x.device), x.shape
         )
-        at, v = _movement.reshape(at, (at.size,)), _movement.reshape(v, (v.size,))
-        if last:
-            keep = _last_of_each(at._record.array)
-            if keep is not None:
-                at = _indexing.take(at, keep, axis=0)
-                v = _indexing.take(v, keep, axis=0)
-        placed = HANDLES.take_add(v, at, 0, x.size)
-        return _movement.reshape(placed, x.shape), at
+        index = getitem(order, self._key)
+        v = _flat(broadcast_to(v, index.shape))
+        return HANDLES.regroup(  # type: ignore[no-any-return]
+            put_rows(how, _flat(x), _flat(index), v, 0), x.shape
+        )
 
+    def get(self) -> EagerTensor:
+        """`x[key]`.
+
+        Raises:
+            IndexRangeError, ShapeError, DTypeError: as `x[key]`.
+
+        Cost: as `x[key]`: a view for basic keys, else one fresh output.
+        """
+        return getitem(self._x, self._key)
+
+    @named("x.at[key].set", shape="values", key="key", indices="key")
+    def set(self, values: Any) -> EagerTensor:
+        """`x` with the elements at the key replaced; at repeated indices by the last.
+
+        Args:
+            values: broadcast to the shape of `x[key]`, in the dtype of `x`.
+
+        Raises:
+            IndexRangeError, ShapeError: as `x[key]` and broadcasting raise.
+            DTypeError: `x` cannot hold the values, or a key of another kind.
+
+        Cost: a mask, the placed values and the result are allocated; for index arrays
+            also the order of the values, and the indices. No copies.
+        """
+        return self._changed("set", values)
+
+    @named("x.at[key].add", shape="values", key="key", indices="key")
     def add(self, values: Any) -> EagerTensor:
         """`x` with `values` added at the key; repeated indices add up.
 
         Args:
-            values: broadcast to the shape of `x[key]`, converted to the dtype of `x`.
+            values: broadcast to the shape of `x[key]`, in the dtype of `x`.
 
         Raises:
-            IndexRangeError, ShapeError, DTypeError: as `x[key]` and broadcasting raise.
+            IndexRangeError, ShapeError, DTypeError: as `set` raises.
 
-        Cost: the index values, one placed value and the sum are allocated; no copies.
+        Cost: the placed values and the sum are allocated; for several index arrays also
+            the indices. No copies.
         """
-        return self._x + self._placed(values, last=False)[0]
+        return self._changed("add", values)
 
-    def set(self, values: Any) -> EagerTensor:
-        """`x` with the elements at the key replaced; for repeated indices by the last.
+    @named("x.at[key].subtract", shape="values", key="key", indices="key")
+    def subtract(self, values: Any) -> EagerTensor:
+        """`x` with `values` subtracted at the key; see `add`.
+
+        Raises:
+            IndexRangeError, ShapeError, DTypeError: as `set` raises.
+
+        Cost: as `add`.
+        """
+        return self._changed("subtract", values)
+
+    @named("x.at[key].multiply", shape="values", key="key", indices="key")
+    def multiply(self, values: Any) -> EagerTensor:
+        """`x` with the elements at the key multiplied; by all values that meet there.
 
         Args:
-            values: broadcast to the shape of `x[key]`, converted to the dtype of `x`.
+            values: broadcast to the shape of `x[key]`, in the dtype of `x`.
 
         Raises:
-            IndexRangeError, ShapeError, DTypeError: as `x[key]` and broadcasting raise.
+            IndexRangeError, ShapeError, DTypeError: as `set` raises.
 
-        Cost: the index values, one placed value, a mask and the result are allocated;
-            no copies.
+        Cost: the factors by place and the result are allocated; for several index
+            arrays also the indices. No copies. The derivative in `values` sorts the
+            indices and divides by nothing.
         """
-        x = self._x
-        placed, at = self._placed(values, last=True)
-        ones = _creation.ones(at.shape, dtype=np.int8)
-        hit = _movement.reshape(HANDLES.take_add(ones, at, 0, x.size), x.shape)
-        return _elementwise.where(hit > 0, placed, x)
+        return self._changed("multiply", values)
+
+    @named("x.at[key].divide", shape="values", key="key", indices="key")
+    def divide(self, values: Any) -> EagerTensor:
+        """`x` with the elements at the key divided; by all values that meet there.
+
+        Integers give float64, as `x / v` does.
+
+        Raises:
+            IndexRangeError, ShapeError, DTypeError: as `set` raises.
+
+        Cost: as `multiply`.
+        """
+        return self._changed("divide", values)
+
+    @named("x.at[key].power", shape="values", key="key", indices="key")
+    def power(self, values: Any) -> EagerTensor:
+        """`x` with the elements at the key raised to the product of the values there.
+
+        Raises:
+            IndexRangeError, ShapeError, DTypeError: as `set` raises.
+            InvalidArgumentError: integers to a negative power.
+
+        Cost: as `multiply`.
+        """
+        return self._changed("power", values)
+
+    @named("x.at[key].max", shape="values", key="key", indices="key")
+    def max(self, values: Any) -> EagerTensor:
+        """`x` with the larger of the element and the values that meet at its place.
+
+        NaN is the largest wherever it occurs. Tied elements share the slope equally.
+
+        Raises:
+            IndexRangeError, ShapeError: as `set` raises.
+            DTypeError: complex numbers, and as `set` raises.
+
+        Cost: the result is allocated, for basic keys also the part, a mask and the
+            placed part; for several index arrays the indices. No copies.
+        """
+        return self._changed("max", values)
+
+    @named("x.at[key].min", shape="values", key="key", indices="key")
+    def min(self, values: Any) -> EagerTensor:
+        """`x` with the smaller of the element and the values that meet at its place.
+
+        Raises:
+            IndexRangeError, ShapeError, DTypeError: as `max` raises.
+
+        Cost: as `max`.
+        """
+        return self._changed("min", values)
 
 
-def _last_of_each(at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Positions of the last occurrence of each index; None if none is repeated."""
-    _, first = np.unique(at[::-1], return_index=True)
-    return None if first.size == at.size else np.sort(at.size - 1 - first)
+def _flat(x: EagerTensor) -> EagerTensor:
+    """All elements along one axis: a view, or one fresh output where strides differ."""
+    return x if x.ndim == 1 else HANDLES.regroup(x, (x.size,))
+
+
+# What is placed where nothing is to change.
+_NEUTRAL: Final = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1, "power": 1}
+_BINARY: Final = {
+    "add": HANDLES.add,
+    "subtract": HANDLES.sub,
+    "multiply": HANDLES.mul,
+    "divide": HANDLES.div,
+    "power": pow,
+    "max": HANDLES.maximum,
+    "min": HANDLES.minimum,
+}
+
+
+def _at_basic(how: str, x: EagerTensor, key: Key, v: EagerTensor) -> EagerTensor:
+    """Places without repetition: one placement of `v`, or of the changed part."""
+    if how in _NEUTRAL:
+        placed = HANDLES.place(v, x.shape, key, _NEUTRAL[how])
+        return _BINARY[how](x, placed)
+    if how != "set":
+        v = _BINARY[how](HANDLES.slice(x, key), v)
+    return replaced(x, key, v)

@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, IndexRangeError, InvalidArgumentError, ShapeError
+from ..errors import (
+    DTypeError,
+    IndexRangeError,
+    InvalidArgumentError,
+    ShapeError,
+    named,
+)
 from ..ops import Key, broadcast_shapes, span
 from ._axes import axis_of
 from ._dispatch import HANDLES
@@ -21,7 +27,7 @@ from ._fn_joining import stack
 from ._fn_movement import broadcast_to, expand_dims
 from ._make import as_tensor, asarray
 
-__all__ = ["getitem", "take", "take_along_axis"]
+__all__ = ["gather", "getitem", "take", "take_along_axis"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -29,6 +35,7 @@ _INT64 = np.dtype(np.int64)
 # ---- functions -----------------------------------------------------------------------
 
 
+@named()
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> EagerTensor:
     """Elements of `x` at `indices` along one axis.
 
@@ -59,6 +66,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> EagerTensor:
     return HANDLES.take(x, _indices("take", indices), at)  # type: ignore[no-any-return]
 
 
+@named()
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
     """For each place of `indices`, the element of `x` at that index along `axis`.
 
@@ -94,6 +102,58 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
     return HANDLES.take_along_axis(x, index, at)  # type: ignore[no-any-return]
 
 
+@named()
+def gather(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
+    """For each place of `indices`, the element of `x` at that index along `axis`.
+
+    Unlike `take_along_axis` it never broadcasts: indices that are shorter along other
+    axes ask for the leading elements there, as `torch.gather` does.
+
+    Args:
+        x: a value.
+        indices: integers with the axes of `x`, nowhere longer but along `axis`.
+        axis: the axis.
+
+    Raises:
+        IndexRangeError: an index or the axis is out of range; names axis, index, size.
+        ShapeError: the indices have other axes, or are longer along one of them.
+        DTypeError: indices are not integers.
+
+    Cost: one fresh output. The derivative keeps the indices only, and adds up the
+        cotangents of repeated indices into one fresh output.
+    """
+    x, index = as_tensor(x), _indices("gather", indices)
+    at = axis_of("gather", axis, x.ndim)
+    x = leading_part("gather", x, index.shape, at)
+    return HANDLES.take_along_axis(x, index, at)  # type: ignore[no-any-return]
+
+
+def leading_part(
+    operation: str, x: EagerTensor, shape: tuple[int, ...], axis: int
+) -> EagerTensor:
+    """`x` cut to `shape` along all axes but one: a view, itself where nothing is cut.
+
+    Raises:
+        ShapeError: another number of axes, or `shape` is longer somewhere.
+    """
+    fits = len(shape) == x.ndim and all(
+        k == axis or a <= b for k, (a, b) in enumerate(zip(shape, x.shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            operation=operation,
+            argument="indices",
+            found=f"shape {shape} for a value of shape {x.shape}",
+            fix=f"give them as many axes, and at most those lengths but along {axis}",
+        )
+    want = tuple(
+        b if k == axis else a
+        for k, (a, b) in enumerate(zip(shape, x.shape, strict=True))
+    )
+    return x if want == x.shape else HANDLES.slice(x, whole_key(want))
+
+
+@named("x[key]")
 def getitem(x: Any, key: Any, /) -> EagerTensor:
     """`x[key]` with NumPy's meaning.
 
@@ -116,11 +176,21 @@ def getitem(x: Any, key: Any, /) -> EagerTensor:
         is read where it is (waits for it) and makes one more output, its indices.
     """
     value = as_tensor(x)
-    entries = _expanded(value, list(key) if isinstance(key, tuple) else [key])
-    basic, arrays = _parted(value, entries)
-    whole = basic == tuple(span(0, n, 1) for n in value.shape)
+    entries, basic, arrays = parsed(value, key)
+    whole = basic == whole_key(value.shape)
     out: EagerTensor = value if arrays and whole else HANDLES.slice(value, basic)
     return _gathered(out, entries, arrays) if arrays else out
+
+
+def parsed(x: EagerTensor, key: Any) -> tuple[list[Any], Key, list[int]]:
+    """A key's entries, its basic part, and the axes behind that which arrays index."""
+    entries = _expanded(x, list(key) if isinstance(key, tuple) else [key])
+    return entries, *_parted(x, entries)
+
+
+def whole_key(shape: tuple[int, ...]) -> Key:
+    """The key that takes all of a value."""
+    return tuple([span(0, n, 1) for n in shape])
 
 
 # ---- reading a key -------------------------------------------------------------------
@@ -303,14 +373,14 @@ def _gathered(x: EagerTensor, entries: list[Any], axes: list[int]) -> EagerTenso
     found = [e for e in entries if _is_array(e)]
     at = _position(entries)
     if len(found) == 1 and at == axes[0]:
-        return HANDLES.take(x, _index_tensor(found[0]), at)  # type: ignore[no-any-return]
+        return HANDLES.take(x, index_tensor(found[0]), at)  # type: ignore[no-any-return]
     return HANDLES.gather(x, _stacked(found), tuple(axes), at)  # type: ignore[no-any-return]
 
 
 def _stacked(found: list[Any]) -> EagerTensor:
     """Index arrays, broadcast together, as one operand."""
     if len(found) == 1:
-        return expand_dims(_index_tensor(found[0]), axis=0)
+        return expand_dims(index_tensor(found[0]), axis=0)
     places = {id(e.places) if isinstance(e, _Row) else None for e in found}
     first = found[0]
     if isinstance(first, _Row) and len(places) == 1:
@@ -321,13 +391,14 @@ def _stacked(found: list[Any]) -> EagerTensor:
         shape = broadcast_shapes("x[key]", *[e.shape for e in found])
         columns = [np.broadcast_to(e, shape).astype(_INT64) for e in found]
         return asarray(np.stack(columns))
-    rows = [_index_tensor(e) for e in found]
+    rows = [index_tensor(e) for e in found]
     rows = [r if r.dtype == _INT64 else HANDLES.astype(r, _INT64) for r in rows]
     shape = broadcast_shapes("x[key]", *[r.shape for r in rows])
     return stack([broadcast_to(r, shape) for r in rows])
 
 
-def _index_tensor(entry: Any) -> EagerTensor:
+def index_tensor(entry: Any) -> EagerTensor:
+    """An index array of a key as a tensor."""
     if isinstance(entry, _Row):
         key = (entry.row or 0, span(0, entry.places.shape[1], 1))
         return HANDLES.slice(entry.places, key)  # type: ignore[no-any-return]

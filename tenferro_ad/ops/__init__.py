@@ -2,6 +2,7 @@
 
 from . import (
     _along,
+    _along_reduced,
     _arrange,
     _constants,
     _contractions,
@@ -49,7 +50,7 @@ from ._passes import (
     subprogram,
     without_reuse,
 )
-from ._place import Key, span
+from ._place import Key, key_shape, span
 from ._program import (
     Equation,
     Program,
@@ -65,6 +66,7 @@ from ._special import polygamma
 # Importing a module of rows enters them into the table.
 _ROWS = (
     _along,
+    _along_reduced,
     _arrange,
     _constants,
     _contractions,
@@ -113,6 +115,7 @@ __all__ = [
     "expand",
     "inlined",
     "integer_power",
+    "key_shape",
     "key_of",
     "last_uses",
     "later",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .samples import Drawer, Sample, row
-from .samples_arrays import ANY, C8, C16, F4, I4, I8, B
+from .samples import Drawer, Sample, outside, row, spread
+from .samples_arrays import ANY, C8, C16, F4, F8, I4, I8, B
 
 
 # ---- indexing ------------------------------------------------------------------------
@@ -138,4 +138,103 @@ row(
         Sample("matrix", (np.array([[True, False], [True, True]]),), (3,)),
         Sample("none", (np.zeros(3, B),), (0,)),
     ],
+)
+
+
+# ---- what meets at a place -----------------------------------------------------------
+def _everywhere(indices: Any, axis: int) -> tuple[Any, ...]:
+    """The key that puts each element where its index says along `axis`."""
+    key = list(np.indices(indices.shape))
+    key[axis] = indices
+    return tuple(key)
+
+
+def _extreme(x: Any, values: Any, indices: Any, axis: int, largest: bool) -> Any:
+    out = x.copy()
+    for place in np.ndindex(indices.shape):
+        key = tuple(k[place] for k in _everywhere(indices, axis))
+        pick = max if largest else min
+        out[key] = pick(out[key], values[place])
+    return out
+
+
+def _multiply(x: Any, indices: Any, axis: int, size: int) -> Any:
+    out = np.ones((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+    for place in np.ndindex(indices.shape):
+        out[tuple(k[place] for k in _everywhere(indices, axis))] *= x[place]
+    return out
+
+
+_extremes = Drawer("extreme_along_axis", spread)
+_MET = np.array([[2, 0, -1, 0], [1, 1, 1, 0]])
+
+
+def _extreme_sample(
+    label: str, shape: Any, indices: Any, axis: int, largest: bool, kind: Any = F8
+) -> Sample:
+    count = int(np.prod(shape))
+    drawn = _extremes((count + indices.size,), kind)
+    x, values = drawn[:count].reshape(shape), drawn[count:].reshape(indices.shape)
+    return Sample(label, (x.copy(), values.copy(), indices), (axis, largest))
+
+
+_base = _extreme_sample("", (3, 4), _MET, 0, True)
+row(
+    "extreme_along_axis",
+    _extreme,
+    [
+        _extreme_sample("first axis", (3, 4), _MET, 0, True),
+        _extreme_sample("first axis, least", (3, 4), _MET, 0, False),
+        _extreme_sample("last axis", (2, 3), _MET, 1, True),
+        _extreme_sample("one axis", (5,), np.array([4, 4, 0, -5, 2, 4]), 0, False),
+        _extreme_sample(
+            "three axes", (2, 3, 2), np.array([[[0, 2]], [[-1, 1]]]), 1, True
+        ),
+        _extreme_sample("nothing put", (2, 3), _MET[:, :0], 1, True),
+        _extreme_sample("float32", (3, 4), _MET, 0, True, F4),
+        _extreme_sample("int64", (3, 4), _MET, 0, False, I8),
+        Sample(
+            "views",
+            (
+                np.repeat(_base.operands[0], 3, 1)[:, ::3],
+                np.repeat(_base.operands[1], 2, 0)[::2],
+                _MET.astype(I4),
+            ),
+            (0, True),
+        ),
+    ],
+    keeps={"x": "x values indices out", "values": "x values indices out"},
+    special=(
+        Sample(
+            "ties",
+            (np.array([1.0, 2.0, 0.5]), np.array([1.0, 2.0, 2.0]), np.array([0, 1, 1])),
+            (0, True),
+        ),
+    ),
+)
+_factors = Drawer("multiply_along_axis", outside(0.5))
+_zeros = _factors((3, 5))
+_zeros[0, 1] = _zeros[2, 3] = _zeros[2, 4] = 0
+row(
+    "multiply_along_axis",
+    _multiply,
+    [
+        Sample("first axis", (_factors((2, 4)), _MET), (0, 3)),
+        Sample("last axis", (_factors((2, 4)), _MET), (1, 3)),
+        Sample(
+            "zeros among the factors",
+            (_zeros, np.array([[0, 0, 1, 0, 2], [1, 1, 1, 1, 1], [0, 1, 1, 0, 0]])),
+            (1, 4),
+        ),
+        Sample("one axis", (_factors((6,)), np.array([4, 4, 0, -5, 2, 4])), (0, 5)),
+        Sample("one element", (_factors((1,)), np.array([2])), (0, 3)),
+        Sample("no factors", (_factors((2, 0)), _MET[:, :0]), (1, 2)),
+        Sample("float32", (_factors((2, 4), F4), _MET), (1, 3)),
+        Sample("complex128", (_factors((2, 4), C16), _MET), (1, 3)),
+        Sample("complex64", (_factors((2, 4), C8), _MET), (1, 3)),
+        Sample("int64", (_factors((2, 4), I8), _MET), (1, 3)),
+        Sample("views", (_factors.flipped((2, 4)), _MET.astype(I4)), (0, 3)),
+        Sample("turned", (_factors.transposed((2, 4)), _MET), (0, 3)),
+    ],
+    keeps={"x": "x indices"},
 )

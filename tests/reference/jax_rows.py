@@ -219,6 +219,32 @@ JAX["take_along_axis"] = lambda x, indices, axis: jnp.take_along_axis(
 JAX["add_along_axis"] = _add_along
 
 
+def _everywhere(indices: Any, axis: int) -> tuple[Any, ...]:
+    key = list(np.indices(indices.shape))
+    key[axis] = indices
+    return tuple(key)
+
+
+def _extreme_along(x: Any, values: Any, indices: Any, axis: int, largest: bool) -> Any:
+    places = x.at[_everywhere(indices, axis)]
+    return places.max(values) if largest else places.min(values)
+
+
+def _multiply_along(x: Any, indices: Any, axis: int, size: int) -> Any:
+    """JAX differentiates its own product of repeated places nowhere."""
+    x, indices = (jnp.moveaxis(v, axis, 0) for v in (x, indices))
+    lanes = range(size)
+    found = [
+        jnp.prod(jnp.where((indices == k) | (indices == k - size), x, 1), 0)
+        for k in lanes
+    ]
+    return jnp.moveaxis(jnp.stack(found).astype(x.dtype), 0, axis)
+
+
+JAX["extreme_along_axis"] = _extreme_along
+JAX["multiply_along_axis"] = _multiply_along
+
+
 # ---- reductions ----------------------------------------------------------------------
 def _reduction(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axes, keepdims: fn(x, axis=axes, keepdims=keepdims)
