@@ -208,3 +208,82 @@ def test_gradients_of_a_loop(name: str) -> None:
         if is_double(row, sample) and not sample.heavy:
             with at(name, sample), np.errstate(all="ignore"):
                 compare_gradients(row, sample)
+
+
+# ---- through `vmap` ------------------------------------------------------------------
+
+
+def smooth_samples(row: Row) -> list[Sample]:
+    """Small samples in double precision whose operands can be varied one by one."""
+    if FACTORED & {*row.op.args}:
+        return []
+    return [s for s in row.differentiable() if is_double(row, s) and not s.heavy][:2]
+
+
+def total_of(row: Row, sample: Sample, fixed: Values, tracked: tuple[int, ...]) -> Any:
+    """A scalar function of the tracked operands that is not linear in the outputs."""
+
+    def total(*moving: Any) -> Any:
+        xs = list(fixed)
+        for i, v in zip(tracked, moving, strict=True):
+            xs[i] = v
+        terms = [
+            ta.sum(ta.sin(ta.real(y)) + (ta.imag(y) if y.dtype.kind == "c" else 0.0))
+            for y in as_tuple(row.apply(sample, xs))
+        ]
+        return sum(terms[1:], start=terms[0])
+
+    return total
+
+
+# A view needs its last axis last in memory, with and without a batch.
+INNER_AXIS = {"view_as_complex": 0}
+
+
+@batched_rows
+def test_nested_vmap(name: str) -> None:
+    """Two batch axes of the first operand, at positions of their own."""
+    row = ROWS[name]
+    inner = INNER_AXIS.get(name, -1)
+    for sample in row.samples[:3]:
+        if sample.heavy:
+            continue
+        with at(name, sample), np.errstate(all="ignore"):
+            values = [handle(x) for x in sample.operands]
+            stack = examples(row, sample, 0, 6).reshape(2, 3, *sample.operands[0].shape)
+            laid = np.stack([np.moveaxis(x, 0, inner) for x in stack], 1)
+
+            def one(x: Any, row: Row = row, s: Any = sample, vs: Any = values) -> Any:
+                return as_tuple(row.apply(s, [x, *vs[1:]]))
+
+            found = ta.vmap(ta.vmap(one, in_axes=inner), in_axes=1, out_axes=1)(laid)
+            for i, j in np.ndindex(2, 3):
+                wanted = one(handle(np.array(stack[i, j], order="C")))
+                for y, w in zip(found, wanted, strict=True):
+                    tol = 1e-12 if is_double(row, sample) else 2e-5
+                    close(numpy_of(y)[j, i], numpy_of(w), tol)
+
+
+@batched_rows
+def test_gradients_and_their_derivatives_for_each_example(name: str) -> None:
+    """Rules of reverse and forward mode are made of operations that have rules: the
+    gradient and a Hessian-vector product inside `vmap`."""
+    row = ROWS[name]
+    for sample in smooth_samples(row):
+        tracked = row.tracked(sample)
+        fixed = [handle(x) for x in sample.operands]
+        total = total_of(row, sample, fixed, tracked)
+        stacks = [examples(row, sample, i, 2) for i in tracked]
+
+        def second(*xs: Any, total: Any = total) -> Any:
+            numbers = tuple(range(len(xs)))
+            return ta.jvp(ta.grad(total, numbers), xs, tuple(xs))
+
+        with at(name, sample), np.errstate(all="ignore"):
+            found = ta.vmap(second)(*stacks)
+            for k in range(2):
+                one = [ta.asarray(np.array(s[k], order="C")) for s in stacks]
+                wanted = second(*one)
+                for gs, ws in zip(found, wanted, strict=True):
+                    for g, w in zip(gs, ws, strict=True):
+                        close(numpy_of(g)[k], numpy_of(w), 1e-8)
