@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, final
 
+import numpy as np
+
 from .._ownership import MoveOnly, Shared
 from ..errors import BindError, InternalError, NotEnqueuedError
 from ..ops import Call, Op
@@ -37,14 +39,35 @@ Proof = Literal["done", "failed", "unproven"]
 """What an endpoint can say of work: it ended well, it ended badly, or nobody knows."""
 
 
+Operand = int | np.ndarray[Any, Any]
+"""Where a launch finds one operand: `k >= 0` among its reads, `~k` among its writes
+(the kernel works in place), or a number (a host array of one value)."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What an endpoint enqueues: its own kernel and the bound arguments."""
+    """What an endpoint enqueues: its own kernel and the bound arguments.
+
+    Attributes:
+        operands: one entry for each operand of the kernel's call.
+    """
 
     kernel: object
     reads: tuple[DeviceArgument, ...]
     writes: tuple[DeviceArgument, ...]
+    operands: tuple[Operand, ...]
+
+    def ins(self) -> list[DeviceArgument | np.ndarray[Any, Any]]:
+        """The operands in the order of the kernel's call."""
+        return [
+            k
+            if isinstance(k, np.ndarray)
+            else self.reads[k]
+            if k >= 0
+            else self.writes[~k]
+            for k in self.operands
+        ]
 
 
 class Endpoint(Protocol):
@@ -100,10 +123,11 @@ class Endpoint(Protocol):
 class PreparedLaunch(MoveOnly):
     """A kernel and prepared access to each of its arguments."""
 
-    __slots__ = ("_pl_endpoint", "_pl_kernel", "_pl_reads", "_pl_writes")
+    __slots__ = ("_pl_endpoint", "_pl_kernel", "_pl_operands", "_pl_reads", "_pl_writes")
 
     _pl_endpoint: Endpoint
     _pl_kernel: object
+    _pl_operands: tuple[Operand, ...]
     _pl_reads: tuple[PreparedDeviceRead, ...]
     _pl_writes: tuple[PreparedDeviceWrite, ...]
 
@@ -114,8 +138,12 @@ class PreparedLaunch(MoveOnly):
         kernel: object,
         reads: Sequence[TensorView],
         writes: Sequence[TensorViewMut],
+        operands: Sequence[Operand] | None = None,
     ) -> PreparedLaunch:
         """Use up views and prepare each of them on the device.
+
+        Args:
+            operands: where each operand is found; the reads in order if None.
 
         Raises:
             AccessError: The provider could not; `recovered` is the view at fault. All
@@ -125,6 +153,9 @@ class PreparedLaunch(MoveOnly):
         prepared._moved_by = None
         prepared._pl_endpoint = endpoint
         prepared._pl_kernel = kernel
+        prepared._pl_operands = tuple(
+            range(len(reads)) if operands is None else operands
+        )
         done: list[PreparedDeviceRead | PreparedDeviceWrite] = []
         try:
             for view in reads:
@@ -195,6 +226,7 @@ class BoundLaunch(MoveOnly):
             self._bl_prepared._pl_kernel,
             tuple(access._argument() for access in self._bl_reads),
             tuple(access._argument() for access in self._bl_writes),
+            self._bl_prepared._pl_operands,
         )
 
     def close(self) -> None:

@@ -9,6 +9,9 @@ enqueue it rejects the job with its exact inputs, after it the job drains.
 The reaper watches a job from its first provider call on. A worker that does not come
 back in time costs its engine, which is then lost: that job ends unproven, and the jobs
 behind it, of which nothing was enqueued, are rejected.
+
+Eager operations cross the boundary in their caller's thread (`launch`), because they
+have one launch each and their caller waits for nothing; the same reaper retires them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,21 @@ DEADLINE: Final = 600.0
 """Seconds without proof after which completion counts as unproven; long on purpose."""
 
 
-class Job(Protocol):
+class Retiring(Protocol):
+    """Who hears how admitted work ended; one of the two, once."""
+
+    def retire(self, cause: BaseException | None) -> None:
+        """The end is proven and every record is released: publish the outcome."""
+        ...
+
+    def lose(
+        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
+    ) -> None:
+        """The end is not proven; the records are kept for good."""
+        ...
+
+
+class Job(Retiring, Protocol):
     """What an engine runs. Each call is made once, by one thread at a time."""
 
     def launches(self) -> Iterator[PreparedLaunch]:
@@ -50,16 +67,6 @@ class Job(Protocol):
 
     def reject(self, cause: BaseException) -> None:
         """Nothing was enqueued: hand the exact inputs back."""
-        ...
-
-    def retire(self, cause: BaseException | None) -> None:
-        """The end is proven and every record is released: publish the outcome."""
-        ...
-
-    def lose(
-        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
-    ) -> None:
-        """The end is not proven; the records are kept for good."""
         ...
 
 
@@ -87,12 +94,24 @@ def contain(error: BaseException) -> BaseException:
 
 @final
 class _Run:
-    """One job on its way: who decides its end, and what it may have running."""
+    """One job on its way: who decides its end, and what it may have running.
 
-    __slots__ = ("_turn", "crossing", "entered", "failure", "job", "records")
+    It brings its endpoint along: an idle thread must keep no device alive.
+    """
 
-    def __init__(self, job: Job) -> None:
+    __slots__ = (
+        "_turn",
+        "crossing",
+        "endpoint",
+        "entered",
+        "failure",
+        "job",
+        "records",
+    )
+
+    def __init__(self, job: Any, endpoint: Endpoint) -> None:
         self.job = job
+        self.endpoint = endpoint
         self.records: list[RetirementRecord] = []
         self.crossing: BoundLaunch | None = None
         self.failure: BaseException | None = None
@@ -118,12 +137,17 @@ Runs = queue.SimpleQueue[_Run | None]
 
 @final
 class _Condition:
-    """What worker, reaper and engine know together."""
+    """What worker, reaper and engine know together.
 
-    __slots__ = ("deadline", "is_stuck")
+    Attributes:
+        gate: held while an eager operation is admitted, and while the engine ends.
+    """
+
+    __slots__ = ("deadline", "gate", "is_stuck")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
+        self.gate = threading.RLock()
         self.is_stuck = False
 
 
@@ -141,8 +165,8 @@ class Engine:
         self.endpoint = endpoint
         self._condition = _Condition(deadline)
         self._jobs: Runs = queue.SimpleQueue()
+        self._drain: Runs = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
         self._process = os.getpid()
         self._is_closed = False
 
@@ -165,23 +189,50 @@ class Engine:
 
         Cost: two thread-safe queue operations; no wait, no provider call.
         """
+        self._require("submit")
+        with self._condition.gate:
+            self._start()
+        self._jobs.put(_Run(job, self.endpoint))
+
+    def launch(self, bound: BoundLaunch, owner: Retiring) -> None:
+        """Use up a bound launch: enqueue it in this thread, and let the reaper retire it.
+
+        Whatever the endpoint raises without proof belongs to the work's outcome.
+
+        Raises:
+            NotEnqueuedError: The endpoint proves that nothing was enqueued; the launch
+                is unchanged.
+            EngineLostError: The engine is closed, stuck or lost; likewise.
+            ForkedProcessError: This process was forked; likewise.
+
+        Cost: one provider call and one thread-safe queue operation; no wait.
+        """
+        with self._condition.gate:
+            self._require("launch")
+            self._start()
+            run = _Run(owner, self.endpoint)
+            run.take()
+            run.entered.set()
+            record = enqueue(bound)
+            run.records.append(record)
+            if record.cause is not None:
+                run.failure = contain(record.cause)
+            self._drain.put(run)
+
+    def _require(self, operation: str) -> None:
         if os.getpid() != self._process:
-            raise ForkedProcessError(operation="submit")
+            raise ForkedProcessError(operation=operation)
         if self.is_lost:
-            raise EngineLostError(operation="submit", engine=self.endpoint.name)
-        with self._lock:
-            if not self._threads:
-                self._start()
-        self._jobs.put(_Run(job))
+            raise EngineLostError(operation=operation, engine=self.endpoint.name)
 
     def _start(self) -> None:
+        if self._threads:
+            return
         # The threads know the queues and not the engine, so that dropping it ends them.
-        drain: Runs = queue.SimpleQueue()
-        shared = (self.endpoint, self._condition)
         for loop in (_work, _reap):
             thread = threading.Thread(
                 target=loop,
-                args=(self._jobs, drain, *shared),
+                args=(self._jobs, self._drain, self._condition),
                 name=f"{self.endpoint.name} {loop.__name__[1:]}",
                 daemon=True,
             )
@@ -194,7 +245,8 @@ class Engine:
         Returns:
             Whether it all ended within `timeout` seconds.
         """
-        self._end()
+        with self._condition.gate:
+            self._end()
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -217,10 +269,10 @@ class Engine:
 # ---- worker
 
 
-def _work(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
+def _work(jobs: Runs, drain: Runs, condition: _Condition) -> None:
     while (run := jobs.get()) is not None:
         if condition.is_stuck:  # this thread came back too late
-            _refuse(run, endpoint)
+            _refuse(run)
             continue
         drain.put(run)
         try:
@@ -276,35 +328,42 @@ def _settle(run: _Run) -> None:
     run.entered.set()
 
 
-def _refuse(run: _Run, endpoint: Endpoint) -> None:
+def _refuse(run: _Run) -> None:
     if run.take():
-        run.job.reject(EngineLostError(operation="submit", engine=endpoint.name))
+        run.job.reject(EngineLostError(operation="submit", engine=run.endpoint.name))
 
 
 # ---- reaper
 
 
-def _reap(jobs: Runs, drain: Runs, endpoint: Endpoint, condition: _Condition) -> None:
+def _reap(jobs: Runs, drain: Runs, condition: _Condition) -> None:
     while (run := drain.get()) is not None:
         if not run.entered.wait(condition.deadline) and run.take():
-            condition.is_stuck = True
-            _abandon(run, endpoint)
+            with condition.gate:
+                condition.is_stuck = True
+            _abandon(run)
             del run
             break
         else:
             run.entered.wait()
             if run.records:
-                _prove(run, endpoint, condition.deadline)
+                _prove(run, condition.deadline)
         del run
     else:
         return
+    while not drain.empty():  # eager work that was admitted meanwhile
+        run = drain.get()
+        if run is not None:
+            _prove(run, condition.deadline)
+        del run
     while (run := jobs.get()) is not None:  # until closed, in place of the worker
-        _refuse(run, endpoint)
+        _refuse(run)
         del run
     jobs.put(None)  # the worker, should it come back, ends too
 
 
-def _prove(run: _Run, endpoint: Endpoint, patience: float) -> None:
+def _prove(run: _Run, patience: float) -> None:
+    endpoint = run.endpoint
     deadline = time.monotonic() + patience
     failure = run.failure
     is_failed = failure is not None
@@ -332,8 +391,9 @@ def _prove(run: _Run, endpoint: Endpoint, patience: float) -> None:
     _publish(run.job, None if failure is None else contain(failure))
 
 
-def _abandon(run: _Run, endpoint: Endpoint) -> None:
+def _abandon(run: _Run) -> None:
     """The worker did not come back from the endpoint: nobody can say what runs."""
+    endpoint = run.endpoint
     bound = run.crossing
     last = None if bound is None else bound.record
     records = [*run.records, *(() if last is None else (last,))]
@@ -352,7 +412,7 @@ def _retain(records: list[RetirementRecord]) -> tuple[AllocationSpan, ...]:
     return tuple(dict.fromkeys(spans))
 
 
-def _publish(job: Job, cause: BaseException | None) -> None:
+def _publish(job: Retiring, cause: BaseException | None) -> None:
     try:
         job.retire(cause)
     except BaseException as error:  # an outcome is always published

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._backend import Launch
 from ._faults import FakeFailureError
-from ._kernels import HostKernel, host_operand
+from ._kernels import HostKernel, host_operands
 
 FREED: Final = 0xDB
 """Every byte of a deallocated buffer, so that a late reader sees nonsense."""
@@ -29,7 +29,16 @@ EventState = Literal["pending", "done", "failed", "lost"]
 class FakeBuffer:
     """Device memory: shape and size are known, its bytes are not the host's."""
 
-    __slots__ = ("_bytes", "_mappings", "dtype", "is_live", "nbytes", "shape")
+    __slots__ = (
+        "_bytes",
+        "_mappings",
+        "dtype",
+        "is_live",
+        "nbytes",
+        "shape",
+        "user",
+        "writer",
+    )
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape = shape
@@ -38,6 +47,8 @@ class FakeBuffer:
         self.is_live = True
         self._bytes: Bytes = np.full(self.nbytes, FREED, np.uint8)
         self._mappings = 0
+        self.user: Any = None
+        self.writer: Any = None
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -108,8 +119,7 @@ class FakeEvent:
         if self.state != "pending" or launch is None:
             return
         kernel: HostKernel = launch.kernel  # type: ignore[assignment]
-        outs = [host_operand(a, _memory(a.binding)) for a in launch.writes]
-        ins = [host_operand(a, _memory(a.binding)) for a in launch.reads]
+        outs, ins = host_operands(launch, _memory)
         try:
             with np.errstate(all="ignore"):  # devices give no floating-point warnings
                 kernel(outs, ins)

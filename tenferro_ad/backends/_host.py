@@ -20,7 +20,7 @@ from ..errors import EngineLostError, NotEnqueuedError
 from ..ops import Call, Op
 from ._backend import Launch, Proof
 from ._cpu import CPU, CpuDevice
-from ._kernels import HostKernel, has_host_kernel, host_kernel, host_operand
+from ._kernels import HostKernel, has_host_kernel, host_kernel, host_operands
 
 
 @final
@@ -37,10 +37,7 @@ class HostEvent:
 def _run(launch: Launch, event: HostEvent) -> None:
     kernel: HostKernel = launch.kernel  # type: ignore[assignment]
     try:
-        kernel(
-            [host_operand(a, a.binding) for a in launch.writes],  # type: ignore[arg-type]
-            [host_operand(a, a.binding) for a in launch.reads],  # type: ignore[arg-type]
-        )
+        kernel(*host_operands(launch, lambda binding: binding))
     except Exception as error:
         event.cause = error
     finally:

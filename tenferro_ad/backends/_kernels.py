@@ -13,7 +13,8 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ops import Call, Elementwise, ElementwiseOp, Library, Op, Write
-from ..storage import DeviceArgument, host_array
+from ..storage import host_array
+from ._backend import Launch
 from ._numpy_printer import print_numpy
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +41,13 @@ def host_kernel(call: Call, backend: str) -> HostKernel:
                 call.op.expr_of(kinds), call.op.args, [a.dtype for a in call.ins]
             )
             run = printed.runner(call.out.shape)
-            return lambda outs, ins: run(*ins, outs[0])
+            over = printed.overwriter(call.out.shape)
+
+            def computed(outs: Sequence[Array], ins: Sequence[Array]) -> None:
+                in_place = bool(ins) and ins[0] is outs[0]
+                (over if in_place else run)(*ins, outs[0])
+
+            return computed
         case Write(fn=write):
             check = kernel.check
 
@@ -66,6 +73,21 @@ def host_kernel(call: Call, backend: str) -> HostKernel:
     )
 
 
-def host_operand(argument: DeviceArgument, memory: Array) -> Array:
-    """The elements of one launch argument over its whole allocation."""
-    return host_array(argument.descriptor, memory)
+def host_operands(
+    launch: Launch, memory: Callable[[Any], Array]
+) -> tuple[list[Array], list[Array]]:
+    """Outputs and operands of a launch over host bytes; an operand that is computed in
+    place is the output's own array.
+
+    Args:
+        memory: the whole allocation's bytes behind a binding.
+    """
+    outs, reads = (
+        [host_array(a.descriptor, memory(a.binding)) for a in arguments]
+        for arguments in (launch.writes, launch.reads)
+    )
+    ins = [
+        k if isinstance(k, np.ndarray) else reads[k] if k >= 0 else outs[~k]
+        for k in launch.operands
+    ]
+    return outs, ins

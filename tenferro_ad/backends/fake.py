@@ -28,7 +28,10 @@ import numpy as np
 
 from ..errors import AllocationLimitError, NotEnqueuedError
 from ..ops import Call, Op
+from ..storage import DeviceArray, host_array
 from ._backend import Launch, Proof
+from ._device import AsynchronousDevice, Target
+from ._engine import DEADLINE
 from ._fake_queue import (
     FREED,
     Bytes,
@@ -62,7 +65,7 @@ __all__ = [
 
 
 @final
-class FakeProvider:
+class FakeProvider(AsynchronousDevice):
     """Memory and one queue of a device that does what it is told.
 
     Args:
@@ -70,13 +73,12 @@ class FakeProvider:
         auto: Complete pending work as soon as somebody waits for it.
         limit: Most live bytes, or None.
         patience: Seconds that a mapping waits for pending work before it gives up.
+        deadline: Seconds without proof after which eager work counts as unproven.
 
     Attributes:
         violations: What callers did that no device would survive.
         is_lost: Set it to make the endpoint accept nothing more.
     """
-
-    is_synchronous = False
 
     def __init__(
         self,
@@ -85,7 +87,9 @@ class FakeProvider:
         auto: bool = False,
         limit: int | None = None,
         patience: float = 30.0,
+        deadline: float = DEADLINE,
     ) -> None:
+        super().__init__(deadline)
         self.name = name
         self.auto = auto
         self.limit = limit
@@ -97,11 +101,6 @@ class FakeProvider:
         self._faults = Faults()
         self._queue = FakeQueue()
         self._lock = threading.RLock()  # finalisers give things back, at any time
-
-    @property
-    def memory(self) -> FakeProvider:
-        """The endpoint works on its own memory."""
-        return self
 
     def __repr__(self) -> str:
         return f"FakeProvider({self.name!r}, pending={len(self.pending)})"
@@ -167,8 +166,19 @@ class FakeProvider:
         self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
     ) -> FakeBuffer:
         """Unwritten memory for one root."""
-        buffer = FakeBuffer(tuple(shape), np.dtype(dtype))
         fault = self._meet("allocate")
+        return self._buffer(shape, dtype, fault)
+
+    def scratch_allocation(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
+    ) -> FakeBuffer:
+        """Workspace for a kernel: as `allocate`, but no hand-out of a root."""
+        return self._buffer(shape, dtype, None)
+
+    def _buffer(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], fault: Fails | None
+    ) -> FakeBuffer:
+        buffer = FakeBuffer(tuple(shape), np.dtype(dtype))
         over = self.limit is not None and self.live_bytes + buffer.nbytes > self.limit
         if fault is not None or over:
             raise AllocationLimitError(
@@ -197,16 +207,23 @@ class FakeProvider:
         self._count("buffers", -1)
         self._failed(fault, "deallocate")
 
-    def write(self, target: FakeBuffer, source: Any) -> None:
-        """Upload host elements; called by the copy doors only."""
+    def upload(self, target: Target, source: np.ndarray[Any, Any]) -> None:
+        """Write host elements at once, after work on the memory."""
         self._failed(self._meet("transfer"), "transfer")
-        self._wait_for(target)
-        _whole(target)[...] = source
+        if isinstance(target, DeviceArray):
+            buffer, view = target.allocation, target.view_mut()
+        else:
+            buffer, view = target._allocation, target.as_view_mut()
+        with view:
+            self._wait_for(buffer)
+            host_array(view.descriptor(), buffer._bytes)[...] = source
 
     def map_host(self, buffer: FakeBuffer, mode: str) -> Bytes:
         """Wait for work on the buffer, then show its bytes."""
         self._failed(self._meet("map"), "map")
         self._failed(self._meet("synchronise"), "synchronise")
+        if buffer.writer is not None:
+            buffer.writer.settle("map_host")
         self._wait_for(buffer)
         if not buffer.is_live:
             self._violation(f"{buffer} was mapped after it was freed")
@@ -370,10 +387,6 @@ class FakeProvider:
             )
             if not ended or event.state == "lost":
                 raise TimeoutError(f"work on {buffer} has not ended")
-
-
-def _whole(buffer: FakeBuffer) -> np.ndarray[Any, Any]:
-    return np.ndarray(buffer.shape, buffer.dtype, buffer._bytes)
 
 
 def _proof(state: EventState) -> Proof:

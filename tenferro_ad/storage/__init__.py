@@ -25,6 +25,7 @@ from ._descriptor import (
     RootBoundSpan,
     host_array,
 )
+from ._device_array import DeviceAllocation, DeviceArray, Work, host_elements
 from ._door import (
     DOOR_NAMES,
     SMALL_ARRAY_SOURCE,
@@ -68,7 +69,13 @@ from ._ranks import (
     Rank8,
     TensorRank,
 )
-from ._record import POOLED_FROM, RetentionContainer, ValueRecord, record_of
+from ._record import (
+    POOLED_FROM,
+    RetentionContainer,
+    ValueRecord,
+    device_record,
+    record_of,
+)
 from ._reinterpret import scalar_pairs
 from ._retirement import (
     ProviderEvent,
@@ -179,6 +186,8 @@ __all__ = [
     "TypedTensorViewMut",
     # records and doors
     "DOOR_NAMES",
+    "DeviceAllocation",
+    "DeviceArray",
     "POOLED_FROM",
     "RetentionContainer",
     "SMALL_ARRAY_SOURCE",
@@ -187,12 +196,15 @@ __all__ = [
     "SMALL_RECORD_SOURCE",
     "SMALL_RELEASE_SOURCE",
     "ValueRecord",
+    "Work",
     "adopt",
     "allocate",
     "allocate_bare",
     "bare",
     "clothe",
+    "device_record",
     "duplicate",
+    "host_elements",
     "overwrite",
     "record_of",
     "records_of",

@@ -84,8 +84,9 @@ class CheckedDescriptor:
         dtype: np.dtype[Any] = array.dtype
         shape = tuple(array.shape)
         offset = 0
-        if array is not base and isinstance(array, np.ndarray) and array.size:
-            offset = _start(array) - _start(base)
+        if array is not base and array.size:
+            host = isinstance(array, np.ndarray)
+            offset = _start(array) - _start(base) if host else array.offset
         strides = getattr(array, "strides", None)
         if strides is None:
             layout: CheckedLayout = check_layout(

@@ -28,7 +28,7 @@ from .._ledger import (
     State,
 )
 from ..errors import InternalError
-from ._record import POOLED_FROM, ValueRecord
+from ._record import POOLED_FROM, ValueRecord, device_record
 from ._root import OwnedStorage
 
 
@@ -53,7 +53,8 @@ def allocate(state: State, aval: Aval, operation: str) -> ValueRecord:
         array = device.allocate(aval.shape, aval.dtype, nbytes)
     if account.slow:
         account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
-    record = ValueRecord(array, aval, account)
+    made = ValueRecord if type(array) is np.ndarray else device_record
+    record = made(array, aval, account)
     account.allocated(reason, nbytes)
     return record
 
@@ -212,19 +213,27 @@ def transfer(source: Any, aval: Aval, operation: str) -> ValueRecord:
     return _copy(source, aval, TRANSFER_DESTINATION, TRANSFER, operation)
 
 
-def overwrite(target: np.ndarray[Any, Any], source: Any, operation: str) -> None:
-    """Copy bytes into memory that exists already: a copy event, no allocation event."""
+def overwrite(target: Any, source: Any, operation: str, device: Any = None) -> None:
+    """Copy bytes into memory that exists already: a copy event, no allocation event.
+
+    Args:
+        target: a host array, or a writable view in the memory of `device`.
+    """
     state = STATE.get()
     aval = aval_of(target.shape, target.dtype, None)
     if state.account.slow:
         state.account.refuse("copy", COPY_REASONS[EXPLICIT_DUPLICATE], operation, aval)
-    np.copyto(target, source)
+    if device is None:
+        np.copyto(target, source)
+    else:
+        device.write(target, source)
     state.account.copied(EXPLICIT_DUPLICATE, operation, aval)
 
 
 def duplicate_storage(
-    source: np.ndarray[Any, Any], device: Any, operation: str
-) -> tuple[OwnedStorage, np.ndarray[Any, Any]]:
-    """`duplicate` for a storage-level view: a new owner and the array over it."""
+    source: Any, device: Any, operation: str
+) -> tuple[OwnedStorage, Any]:
+    """`duplicate` for a storage-level view, or its host elements: a new owner and the
+    array over it."""
     aval = aval_of(source.shape, source.dtype, device)
     return duplicate(source, aval, operation).into_tensor()._unseat(operation)

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from .._aval import aval_of
 from ..errors import GroupError, InvalidArgumentError
-from ._descriptor import host_array
+from ._device_array import array_over
 from ._group import AllocationGroup, DescriptorSlot
 from ._record import RetentionContainer, ValueRecord
 
@@ -55,12 +55,12 @@ def records_of(
     records: list[ValueRecord] = []
     for slot, entry in zip(slots, found, strict=True):
         descriptor = entry.descriptor
-        array = host_array(descriptor, resource.allocation)
+        array = array_over(descriptor, resource.allocation)
         record = ValueRecord(
             array, aval_of(descriptor.shape, descriptor.dtype, device), None
         )
         home._slots.append(slot)
-        record.home, record.slot = home, len(records)
+        record.seat(home, len(records))
         records.append(record)
     home.tokens.extend([None] * (len(records) - 1))
     return tuple(records)

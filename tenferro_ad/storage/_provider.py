@@ -118,12 +118,14 @@ class Lease:
 class ProviderContext:
     """The provider as roots keep it alive: one `Shared` of it in each root."""
 
-    __slots__ = ("_provider", "maps_host")
+    __slots__ = ("_provider", "maps_host", "takes_views")
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
-        # Whether host access maps and unmaps: a fact of the provider, asked once.
+        # Facts of the provider, asked once: whether host access maps and unmaps, and
+        # whether its `write` copies between views of its memory, without the host.
         self.maps_host = hasattr(provider, "map_host")
+        self.takes_views = getattr(provider, "takes_views", False)
 
     @property
     def provider(self) -> Any:

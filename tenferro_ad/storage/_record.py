@@ -22,6 +22,7 @@ import numpy as np
 from .._aval import Aval
 from .._ledger import BASE, Account
 from ..errors import ExtractError, NotUniqueError
+from ._device_array import DeviceArray
 from ._group import AllocationGroup, DescriptorSlot
 from ._root import OwnedStorage
 from ._tensor import Tensor
@@ -54,18 +55,26 @@ class RetentionContainer:
         "_group",
         "_nbytes",
         "_slots",
+        "device",
         "tokens",
     )
 
     def __init__(self, array: Buffer, device: Any, nbytes: int, account: Any) -> None:
         self._array = array
-        self._device = device
+        self.device = device
         self._nbytes = nbytes
         self._account: Account | None = account
         self._group: AllocationGroup | None = None
         # Append-only, like the group's descriptor slots that it becomes.
         self._slots: list[Any] = []
         self.tokens: list[None] = []
+
+    @classmethod
+    def of_storage(cls, storage: OwnedStorage, device: Any) -> RetentionContainer:
+        """A container whose group owns `storage` and describes nothing yet."""
+        home = cls(None, device, storage.nbytes, None)
+        home._group, _ = AllocationGroup._from_arrays(storage, [])
+        return home
 
     @property
     def nbytes(self) -> int:
@@ -81,7 +90,7 @@ class RetentionContainer:
         account = self._account
         if account is not None:
             self._account = None
-            _release_root(account, self._device, self._array, self._nbytes)
+            _release_root(account, self.device, self._array, self._nbytes)
 
     def append(self, array: Buffer) -> int:
         """Add a descriptor over the container's root; `array` views that root."""
@@ -113,7 +122,7 @@ class RetentionContainer:
                 )
             live = [i for i, a in enumerate(self._slots) if a is not None]
             storage = OwnedStorage._from_allocation(
-                self._device, self._array, self._account
+                self.device, self._array, self._account
             )
             group, slots = AllocationGroup._from_arrays(
                 storage, [self._slots[i] for i in live]
@@ -166,7 +175,7 @@ class RetentionContainer:
                 fix="drop them first, or use `duplicate_value()`",
             )
         account, self._account = self._account, None
-        storage = OwnedStorage._from_allocation(self._device, self._array, account)
+        storage = OwnedStorage._from_allocation(self.device, self._array, account)
         self._array = None
         return Tensor._seat(storage, array)
 
@@ -217,8 +226,21 @@ class ValueRecord:
 
     @property
     def is_unique(self) -> bool:
-        """No other holder of the record and no other record on its container."""
-        return not self.tokens and (self.home is None or not self.home.tokens)
+        """No other holder of the record, no other record on its container, and no
+        execution record that holds the container."""
+        home, array = self.home, self.array
+        return (
+            not self.tokens
+            and (home is None or not home.tokens)
+            and (type(array) is not DeviceArray or not array.is_in_flight)
+        )
+
+    def seat(self, home: RetentionContainer, slot: int) -> None:
+        """Become the record of entry `slot` of a container."""
+        self.home, self.slot = home, slot
+        array = self.array
+        if type(array) is DeviceArray:
+            array.home, array.slot = home, slot
 
     def container(self) -> RetentionContainer:
         """The container that holds the root; made from the inline form on first use.
@@ -243,8 +265,7 @@ class ValueRecord:
         home = self.container()
         home.tokens.append(None)
         record = ValueRecord(array, aval, None)
-        record.slot = home.append(array)
-        record.home = home
+        record.seat(home, home.append(array))
         return record
 
     def into_tensor(self) -> Tensor:
@@ -275,27 +296,36 @@ def record_of(tensor: Tensor, aval: Aval, operation: str) -> ValueRecord:
     keeps its storage in a container.
     """
     storage, array = tensor._unseat(operation)
+    if not isinstance(array, np.ndarray):
+        return _seated(storage, array, aval)
     moved = storage._into_allocation()
-    if moved is not None:
-        device, allocation, account = moved
-        if isinstance(array, np.ndarray):  # inline records are the whole, row-major
-            whole = array.nbytes == allocation.nbytes and array.flags.c_contiguous
-        else:
-            whole = allocation is array
-        if whole:
-            return ValueRecord(array, aval, account)
-        home = RetentionContainer(allocation, device, allocation.nbytes, account)
-    else:
-        group, slots = AllocationGroup._from_arrays(storage, [array])
-        home = RetentionContainer(None, aval.device, storage.nbytes, None)
-        home._group = group
-        home._slots = list(slots)
-        record = ValueRecord(array, aval, None)
-        record.home, record.slot = home, 0
-        return record
+    if moved is None:
+        return _seated(storage, array, aval)
+    device, allocation, account = moved
+    whole = array.nbytes == allocation.nbytes and array.flags.c_contiguous
+    if whole:  # inline records are the whole, row-major
+        return ValueRecord(array, aval, account)
+    home = RetentionContainer(allocation, device, allocation.nbytes, account)
     record = ValueRecord(array, aval, None)
-    record.slot = home.append(array)
-    record.home = home
+    record.seat(home, home.append(array))
+    return record
+
+
+def device_record(allocation: Any, aval: Aval, account: Any) -> ValueRecord:
+    """The record of a fresh device allocation. It has no inline form: launches hold its
+    root, so the root is counted from the beginning.
+
+    Cost: metadata only; no event, no provider call.
+    """
+    storage = OwnedStorage._from_allocation(aval.device, allocation, account)
+    array = DeviceArray.whole(allocation, aval.shape, aval.dtype)
+    return _seated(storage, array, aval)
+
+
+def _seated(storage: OwnedStorage, array: Buffer, aval: Aval) -> ValueRecord:
+    home = RetentionContainer.of_storage(storage, aval.device)
+    record = ValueRecord(array, aval, None)
+    record.seat(home, home.append(array))
     return record
 
 
@@ -304,5 +334,6 @@ __all__ = [
     "Buffer",
     "RetentionContainer",
     "ValueRecord",
+    "device_record",
     "record_of",
 ]

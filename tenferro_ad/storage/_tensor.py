@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from .._ownership import MoveOnly
-from ..errors import InternalError, LayoutError
+from ..errors import LayoutError
 from ._access import (
     CheckedRead,
     CheckedWrite,
@@ -23,7 +23,8 @@ from ._access import (
     PreparedDeviceWrite,
 )
 from ._capability import StorageMut, StorageRef
-from ._descriptor import CheckedDescriptor, host_array
+from ._descriptor import CheckedDescriptor
+from ._device_array import array_over
 from ._layout import CheckedLayout, WriteInjectivityProof, inherit_injective
 from ._provider import Buffer, HostArray
 from ._reinterpret import reinterpreted
@@ -68,14 +69,7 @@ class Tensor(MoveOnly):
     def _unseat(self, operation: str) -> tuple[OwnedStorage, Buffer]:
         """Consume the tensor into its storage and an array over it."""
         storage, descriptor, _ = self._part(operation)
-        base = storage._resource.allocation
-        if isinstance(base, np.ndarray):
-            return storage, host_array(descriptor, base)
-        if descriptor.layout.byte_range != range(base.nbytes):
-            raise InternalError(
-                operation=operation, invariant="device tensors cover their allocation"
-            )
-        return storage, base
+        return storage, array_over(descriptor, storage._resource.allocation)
 
     def _part(
         self, operation: str

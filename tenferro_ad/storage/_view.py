@@ -159,6 +159,10 @@ class TensorView(MoveOnly):
     def _layout(self) -> CheckedLayout:
         return self._view_descriptor.layout
 
+    @property
+    def _allocation(self) -> Any:
+        return self._live("allocation")._ref_claim._root.value.allocation
+
     def descriptor(self) -> CheckedDescriptor:
         """The checked descriptor: metadata that opens nothing. Cost: constant."""
         return self._view_descriptor
@@ -297,7 +301,9 @@ class TensorView(MoveOnly):
         from ._door import duplicate_storage
         from ._tensor import Tensor
 
-        storage, array = duplicate_storage(self.numpy(), self.device, "duplicate")
+        context = self._live("duplicate")._ref_claim._root.value._context
+        source = self if context.takes_views else self.numpy()
+        storage, array = duplicate_storage(source, context.provider, "duplicate")
         return Tensor._seat(storage, array)
 
     def close(self) -> None:

@@ -128,6 +128,10 @@ class TensorViewMut(MoveOnly):
     def _layout(self) -> CheckedLayout:
         return self._vm_descriptor.layout
 
+    @property
+    def _allocation(self) -> Any:
+        return self._live("allocation")._mut_claim._root.value.allocation
+
     def descriptor(self) -> CheckedDescriptor:
         """The checked descriptor: metadata that opens nothing. Cost: constant."""
         return self._vm_descriptor
@@ -303,11 +307,16 @@ class TensorViewMut(MoveOnly):
     def copy_from(self, source: TensorView) -> None:
         """Copy the elements of `source` here: one recorded `ExplicitDuplicate`.
 
-        Cost: copies `nbytes`; allocates nothing.
+        Cost: copies `nbytes`; allocates nothing. Within one device it does not wait.
         """
         from ._door import overwrite
 
-        overwrite(self.write(), source.numpy(), "copy_from")
+        context = self._live("copy_from")._mut_claim._root.value._context
+        if context.takes_views and source.device is context.provider:
+            self._injective("copy_from")
+            overwrite(self, source, "copy_from", context.provider)
+        else:
+            overwrite(self.write(), source.numpy(), "copy_from")
 
     def prepare_host_mut(self) -> PreparedHostWrite:
         """Consume the view and return host write access, contiguous or strided.

@@ -1,0 +1,183 @@
+"""Plans of asynchronous devices: outputs through the door, then one launch.
+
+The decisions that make ledger events (what is fresh, what is added to or written over)
+are the plan's attributes and stand above; they are the ones of the CPU's plans.
+
+Views are computed once for each layout of the operand: the row's own function runs on
+an array of that layout which must not be read, and what it returns says where the
+elements are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._aval import Aval
+from .._ledger import State
+from ..ops import Call, ElementwiseOp, Op, View, elementwise, var
+from ..ops import call as scalar_call
+from ..storage import DeviceArray, ValueRecord, allocate, duplicate
+from ._plan import Plan
+
+
+class LaunchingDevice(Protocol):
+    """What a plan asks of its device."""
+
+    name: str
+    executions: Any
+
+    def kernel(self, op: Op, ins: tuple[Aval, ...]) -> object:
+        """The kernel of an application that is no plan's own."""
+        ...
+
+    def scratch(self, aval: Aval) -> DeviceArray:
+        """Workspace of one kernel."""
+        ...
+
+    def write(self, target: DeviceArray, source: Any) -> None:
+        """Copy elements in."""
+        ...
+
+    def add_into(self, target: DeviceArray, other: DeviceArray) -> None:
+        """Add in memory that the caller owns."""
+        ...
+
+
+def launch_plan(device: LaunchingDevice, call: Call, kernel: object) -> Plan:
+    """The plan that allocates the outputs and launches `kernel`."""
+    outs, name = call.outs, call.op.name
+    single = len(outs) == 1
+
+    def execute(state: State, *xs: ValueRecord) -> Any:
+        records = [allocate(state, aval, name) for aval in outs]
+        device.executions.launch(
+            name, kernel, [x.array for x in xs], [r.array for r in records]
+        )
+        return records[0] if single else tuple(records)
+
+    if isinstance(call.op, ElementwiseOp):
+        return _elementwise_plan(device, call, kernel, execute)
+    if not single or call.op.variadic:
+        return Plan(call, execute)
+    aval = call.out
+
+    def into(state: State, *arrays: Any) -> None:
+        held = device.scratch(aval)
+        if not state.is_plain:
+            state.account.use_workspace(aval.nbytes)
+        device.executions.launch(name, kernel, arrays[:-1], [held])
+        device.add_into(arrays[-1], held)
+
+    return Plan(call, execute, into=into, into_nbytes=aval.nbytes)
+
+
+def _elementwise_plan(
+    device: LaunchingDevice, call: Call, kernel: object, execute: Any
+) -> Plan:
+    name, op = call.op.name, call.op
+    assert isinstance(op, ElementwiseOp)
+    added: list[object] = []  # made when it is first needed
+
+    def overwrite(*arrays: Any) -> None:
+        device.executions.launch(name, kernel, arrays[:-1], arrays[-1:])
+
+    def into(state: State, *arrays: Any) -> None:
+        if not added:
+            sum_op = _sum_with(op, tuple(a.dtype.kind == "c" for a in call.ins))
+            added.append(device.kernel(sum_op, (call.out, *call.ins)))
+        acc = arrays[-1]
+        device.executions.launch(name, added[0], [acc, *arrays[:-1]], [acc])
+
+    return Plan(call, execute, overwrite=overwrite, into=into)
+
+
+@cache
+def _sum_with(op: ElementwiseOp, is_complex: tuple[bool, ...]) -> ElementwiseOp:
+    """The operation `acc + op(...)`, one kernel that may work in place."""
+    acc = "acc"
+    while acc in op.args:
+        acc += "c"
+    kinds = tuple("c" if c else "r" for c in is_complex)
+    kind = "c" if any(is_complex) else "r"
+    expr = scalar_call("add", var(acc, kind), op.expr_of(kinds))
+    return elementwise(f"{op.name}.into", expr, (acc, *op.args))
+
+
+# ---- views
+
+Layout = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def view_plan(call: Call, kernel: View) -> Plan:
+    """The plan of a row that only describes memory anew."""
+    aval, name, fn, outs = call.out, call.op.name, kernel.fn, call.outs
+    known: dict[tuple[int, tuple[int, ...]], list[Layout] | None] = {}
+    single = len(outs) == 1
+
+    def views(array: DeviceArray) -> list[DeviceArray] | None:
+        key = (array.offset, array.strides)
+        if key not in known:
+            known[key] = _layouts(fn, array, call)
+        found = known[key]
+        if found is None:
+            return None
+        return [
+            DeviceArray(array.allocation, shape, out.dtype, offset, strides)
+            for out, (offset, shape, strides) in zip(outs, found, strict=True)
+        ]
+
+    def execute(state: State, x: ValueRecord) -> Any:
+        array = x.array
+        if type(array) is np.ndarray:  # a number
+            result = fn(array, call)
+            found = [result] if single and result is not None else result
+        else:
+            found = views(array)
+        if found is None:
+            return _laid_out(state, x)
+        records = [x.derive(a, v) for a, v in zip(found, outs, strict=True)]
+        return records[0] if single else tuple(records)
+
+    def _laid_out(state: State, x: ValueRecord) -> ValueRecord:
+        """Elements in row-major order, as the row says: by an explicit copy or a
+        kernel's output."""
+        if kernel.otherwise == "write":
+            record = allocate(state, aval, name)
+            as_x = DeviceArray.whole(record.array.allocation, x.aval.shape, aval.dtype)
+            aval.device.write(record.derive(as_x, x.aval).array, x.array)
+            return record
+        base = duplicate(x.array, x.aval, name)
+        if aval.shape == base.aval.shape:
+            return base
+        shaped = DeviceArray.whole(base.array.allocation, aval.shape, aval.dtype)
+        return base.derive(shaped, aval)
+
+    return Plan(call, execute)
+
+
+def _layouts(fn: Any, array: DeviceArray, call: Call) -> list[Layout] | None:
+    """What the row's function makes of an array of this layout, in bytes."""
+    stand_in = unread(array.shape, array.dtype, array.strides)
+    made = fn(stand_in, call)
+    if made is None:
+        return None
+    start = stand_in.__array_interface__["data"][0]
+    return [
+        (
+            array.offset + (v.__array_interface__["data"][0] - start if v.size else 0),
+            v.shape,
+            v.strides,
+        )
+        for v in (made if len(call.outs) > 1 else (made,))
+    ]
+
+
+def unread(
+    shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    """An array of this layout over one element of memory: it must not be read."""
+    one = np.empty(1, dtype)
+    return np.lib.stride_tricks.as_strided(one, shape, strides, writeable=False)

@@ -1,0 +1,300 @@
+"""Eager operations on an asynchronous provider (amendment A3).
+
+Each operation is one launch, admitted in its caller's thread. Its `ExecutionRecord`
+holds the containers of what it reads and of what it writes until the ordinary
+retirement record is released; then waiters go on. Shape and dtype of a result are
+facts at once, later operations use it in queue order, and whoever wants its bytes waits
+for its record.
+
+Nothing is enqueued behind work that is known to have failed: the result of such an
+operation has failed too, and names the operation where it began.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+
+from ..errors import AccessError, CompletionError, ExecutionError
+from ..storage import (
+    AllocationSpan,
+    DeviceArray,
+    RetentionContainer,
+    TensorView,
+    TensorViewMut,
+)
+from ._backend import BoundLaunch, Endpoint, Operand, PreparedLaunch, bind_launch
+from ._engine import DEADLINE, Engine
+
+MOST_IN_FLIGHT: Final = 1024
+"""Operations in flight at most; the next one waits, so dropped values get released."""
+
+Read = DeviceArray | TensorView | TensorViewMut | np.ndarray[Any, Any]
+Write = DeviceArray | TensorViewMut
+
+
+@final
+class ExecutionRecord:
+    """One eager operation in flight: it holds values and knows how the work ended.
+
+    Attributes:
+        operation: Name, for texts.
+        ended: The outcome is known.
+        is_released: The end is proven: nobody holds the values any more.
+        origin: The operation whose own work failed, or None.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_held",
+        "_needs",
+        "_on",
+        "cause",
+        "ended",
+        "is_released",
+        "operation",
+        "origin",
+    )
+
+    def __init__(
+        self,
+        operation: str,
+        on: str,
+        held: list[RetentionContainer],
+        needs: list[ExecutionRecord],
+        changed: threading.Condition,
+    ) -> None:
+        self.operation = operation
+        self._on = on
+        self._held = held
+        self._needs = needs
+        self._changed = changed
+        self.ended = False
+        self.is_released = False
+        self.cause: BaseException | None = None
+        self.origin: ExecutionRecord | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is known that the results are none."""
+        return self.ended and self.origin is not None
+
+    def retire(self, cause: BaseException | None) -> None:
+        """The end is proven: let go of the values, then tell who waits."""
+        if cause is not None:
+            failed = (n.origin for n in self._needs if n.has_failed)
+            self.origin = next(failed, None) or self
+            self.cause = cause
+        self._end(is_released=True)
+
+    def lose(
+        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
+    ) -> None:
+        """The end is not proven: the values stay in flight for good."""
+        self.cause = cause
+        self.origin = self
+        self._end(is_released=False)
+
+    def _end(self, *, is_released: bool) -> None:
+        self._held, self._needs = [], []
+        with self._changed:
+            self.ended, self.is_released = True, is_released
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait for the outcome, however it is. An interrupt changes nothing."""
+        if not self.ended:
+            with self._changed:
+                self._changed.wait_for(lambda: self.ended)
+
+    def settle(self, operation: str) -> None:
+        """Wait for the outcome.
+
+        Raises:
+            ExecutionError: The work failed, or work that it depends on did.
+            CompletionError: Nobody can say whether it has ended.
+        """
+        self.wait()
+        origin = self.origin
+        if origin is None:
+            return
+        cause = origin.cause
+        said = "" if cause is None else f" ({type(cause).__name__}: {cause})"
+        if origin.is_released:
+            raise ExecutionError(
+                operation=operation,
+                found=f"a value that has none, because `{origin.operation}` failed on "
+                f"`{self._on}`{said}",
+                fix="correct the cause and compute the value again",
+            ) from cause
+        raise CompletionError(
+            operation=operation,
+            found=f"a value of `{origin.operation}` on `{self._on}`, whose end nobody "
+            f"can prove{said}",
+            fix="treat the value as gone; its memory is kept for good",
+        ) from cause
+
+
+@final
+class Executions:
+    """The eager operations of one endpoint.
+
+    Cost: starts the engine's two threads with the first operation.
+    """
+
+    def __init__(self, endpoint: Endpoint, deadline: float = DEADLINE) -> None:
+        self.engine = Engine(endpoint, deadline)
+        self._changed = threading.Condition()
+        self._in_flight: list[ExecutionRecord] = []
+
+    def launch(
+        self,
+        operation: str,
+        kernel: object,
+        ins: Sequence[Read],
+        outs: Sequence[Write],
+    ) -> None:
+        """Run a kernel from `ins` into `outs`, after everything before it.
+
+        An operand that is one of `outs` is computed in place. Views are lent for the
+        call; host arrays among `ins` are numbers.
+
+        Raises:
+            NotEnqueuedError, EngineLostError, ForkedProcessError, BindError,
+            AccessError: Nothing was enqueued, and no value changed.
+
+        Cost: one provider call; no wait, unless `MOST_IN_FLIGHT` operations are.
+        """
+        reads, operands = _operands(ins, outs)
+        touched = [_allocation(x) for x in (*reads, *outs)]
+        writers = (a.writer for a in touched)
+        needs = [w for w in dict.fromkeys(writers) if isinstance(w, ExecutionRecord)]
+        failed = next((w for w in needs if w.has_failed), None)
+        if failed is not None:
+            for out in outs:
+                _allocation(out).writer = failed
+            return
+        self._make_room()
+        endpoint = self.engine.endpoint
+        held = [x.home for x in (*reads, *outs) if type(x) is DeviceArray]
+        needs = [w for w in needs if not w.ended]
+        record = ExecutionRecord(
+            operation, endpoint.name, list(dict.fromkeys(held)), needs, self._changed
+        )
+        self._admit(record, kernel, reads, outs, operands)
+        for allocation in touched:
+            allocation.user = record
+        for out in outs:
+            _allocation(out).writer = record
+
+    def _admit(
+        self,
+        record: ExecutionRecord,
+        kernel: object,
+        reads: Sequence[Any],
+        outs: Sequence[Write],
+        operands: tuple[Operand, ...],
+    ) -> None:
+        """Prepare, bind and enqueue, with every lent view ended whatever happens."""
+        views: list[TensorView] = []
+        muts: list[TensorViewMut] = []
+        try:
+            for x in reads:
+                views.append(x.view() if type(x) is DeviceArray else x.as_view())
+            for y in outs:
+                lend: Any = y.view_mut if type(y) is DeviceArray else y.as_view_mut  # type: ignore[union-attr]
+                muts.append(lend())
+            prepared = PreparedLaunch._of(
+                self.engine.endpoint, kernel, views, muts, operands
+            )
+        except BaseException as error:
+            _forget_recovered(error)
+            for view in (*views, *muts):
+                view.close()
+            raise
+        unadmitted: PreparedLaunch | BoundLaunch = prepared
+        self._in_flight.append(record)
+        try:
+            bound = unadmitted = bind_launch(prepared)
+            self.engine.launch(bound, record)
+        except BaseException as error:
+            _forget_recovered(error)
+            self._in_flight.remove(record)
+            if unadmitted._moved_by is None:
+                unadmitted.close()
+            raise
+
+    def _make_room(self) -> None:
+        if len(self._in_flight) >= MOST_IN_FLIGHT:
+            self._in_flight[0].wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what has ended; the list is in the order of admission."""
+        flying = self._in_flight
+        while flying:
+            try:
+                if not flying[0].ended:
+                    return
+                flying.pop(0)
+            except IndexError:
+                return  # another thread forgot it
+
+    @property
+    def count(self) -> int:
+        """Operations whose outcome is not known yet."""
+        self._forget()
+        return sum(not record.ended for record in tuple(self._in_flight))
+
+    def drain(self) -> None:
+        """Wait until every operation so far has an outcome.
+
+        Cost: a synchronisation point.
+        """
+        for record in tuple(self._in_flight):
+            record.wait()
+        self._forget()
+
+
+def _forget_recovered(error: BaseException) -> None:
+    """The caller of an eager operation lent values, not access: none goes back."""
+    if isinstance(error, AccessError):
+        error.recovered = None
+
+
+def _operands(
+    ins: Iterable[Read], outs: Sequence[Write]
+) -> tuple[list[Any], tuple[Operand, ...]]:
+    """What is read, each once, and where each operand is found."""
+    reads: list[Any] = []
+    operands: list[Operand] = []
+    for x in ins:
+        if isinstance(x, np.ndarray):
+            operands.append(x)
+            continue
+        at = _index(outs, x)
+        if at is not None:
+            operands.append(~at)
+            continue
+        at = _index(reads, x)
+        if at is None:
+            at = len(reads)
+            reads.append(x)
+        operands.append(at)
+    return reads, tuple(operands)
+
+
+def _index(values: Sequence[Any], x: object) -> int | None:
+    for at, value in enumerate(values):
+        if value is x:
+            return at
+    return None
+
+
+def _allocation(x: Any) -> Any:
+    return x.allocation if type(x) is DeviceArray else x._allocation
+
+
