@@ -136,7 +136,9 @@ def fold_in(key: Any, data: int, /) -> EagerTensor:
     """
     found = int_of("fold_in", "data", data, 0, 2**64)
     counter = [found & _MASK, found >> 32, 0, _FOLDED]
-    words = HANDLES.philox(_key_of("fold_in", key), asarray(np.array(counter, _UINT32)))
+    words = _key_of("fold_in", key)
+    counters = asarray(np.array(counter, _UINT32), device=words.device)
+    words = HANDLES.philox(words, counters)
     out: EagerTensor = HANDLES.slice(words, (span(0, 2, 1),))
     return out
 

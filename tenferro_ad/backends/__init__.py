@@ -11,27 +11,49 @@ from ._backend import (
     run_synchronously,
 )
 from ._cpu import CPU, CpuDevice, infer_call
+from ._device import AsynchronousDevice
 from ._engine import DEADLINE, Engine, Job
+from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
 from ._plan import Plan, compiled
+from ._registry import (
+    KINDS,
+    DeviceInfo,
+    LaneReport,
+    devices,
+    find_device,
+    opened_devices,
+    reports,
+)
 
 __all__ = [
     "CPU",
     "DEADLINE",
+    "KINDS",
+    "MOST_IN_FLIGHT",
+    "AsynchronousDevice",
     "BoundLaunch",
     "CpuDevice",
+    "DeviceInfo",
     "Endpoint",
     "Engine",
+    "ExecutionRecord",
+    "Executions",
     "HostEndpoint",
     "HostStream",
     "Job",
+    "LaneReport",
     "Launch",
     "Plan",
     "PreparedLaunch",
     "Proof",
     "bind_launch",
     "compiled",
+    "devices",
     "enqueue",
+    "find_device",
     "infer_call",
+    "opened_devices",
+    "reports",
     "run_synchronously",
 ]

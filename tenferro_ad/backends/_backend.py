@@ -123,7 +123,13 @@ class Endpoint(Protocol):
 class PreparedLaunch(MoveOnly):
     """A kernel and prepared access to each of its arguments."""
 
-    __slots__ = ("_pl_endpoint", "_pl_kernel", "_pl_operands", "_pl_reads", "_pl_writes")
+    __slots__ = (
+        "_pl_endpoint",
+        "_pl_kernel",
+        "_pl_operands",
+        "_pl_reads",
+        "_pl_writes",
+    )
 
     _pl_endpoint: Endpoint
     _pl_kernel: object

@@ -23,6 +23,7 @@ from ..ops import (
     Elementwise,
     ElementwiseOp,
     Library,
+    Move,
     Op,
     View,
     Write,
@@ -35,7 +36,7 @@ from ..storage import (
     duplicate,
 )
 from ._numpy_printer import Printed, print_numpy
-from ._plan import Plan, compiled
+from ._plan import Plan, compiled, move_plan
 
 Array = np.ndarray[Any, Any]
 _GRAIN: Final = 64  # sizes in the pool: multiples of a cache line
@@ -118,6 +119,9 @@ class CpuDevice:
         self._pool.setdefault(raw.nbytes, []).append(raw)
         self.pool_bytes += raw.nbytes
 
+    def drain(self) -> None:
+        """Nothing runs on after an eager operation here: no wait."""
+
     def trim(self) -> None:
         """Give the pool's memory back to the operating system."""
         self._pool.clear()
@@ -143,7 +147,7 @@ class CpuDevice:
     # -- kernels -------------------------------------------------------------------
 
     def supports(self, op: Op) -> bool:
-        return isinstance(op.kernel, Elementwise | Write | View | Library)
+        return isinstance(op.kernel, Elementwise | Write | View | Library | Move)
 
     def plan(self, op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
         """Infer once, choose the kernel once; replays only follow the plan.
@@ -162,6 +166,8 @@ class CpuDevice:
                 return _plan_view(call, kernel)
             case Library():
                 return _plan_library(call, kernel)
+            case Move():
+                return move_plan(call)
         raise UnsupportedError(
             operation=op.name,
             argument="kernel",
@@ -178,6 +184,8 @@ def infer_call(
 ) -> Call:
     """Run the row's shape rule and intern the result avals."""
     inferred = op.infer(*((ins,) if op.variadic else ins), *params)
+    if isinstance(op.kernel, Move):
+        device = params[0]
     if isinstance(inferred, list):
         outs = tuple(aval_of(s, np.dtype(d), device) for s, d in inferred)
     else:

@@ -19,13 +19,13 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from ..errors import UnsupportedError
-from ..ops import OPS, Call, Op, View
+from ..ops import OPS, Call, Move, Op, View
 from ..storage import DeviceArray, TensorView, TensorViewMut, device_record
 from ._cpu import infer_call
 from ._device_plan import launch_plan, view_plan
 from ._engine import DEADLINE
 from ._execution import Executions
-from ._plan import Plan
+from ._plan import Plan, move_plan
 
 Target = DeviceArray | TensorViewMut
 _KERNELS: Final = 1024  # kernels that are no plan's own; a larger cache starts afresh
@@ -99,6 +99,8 @@ class AsynchronousDevice(ABC):
         call = infer_call(op, ins, params, self)
         if isinstance(op.kernel, View):
             return view_plan(call, op.kernel)
+        if isinstance(op.kernel, Move):
+            return move_plan(call)
         return launch_plan(self, call, self._prepared(call))
 
     def _prepared(self, call: Call) -> object:

@@ -27,7 +27,11 @@ class LaunchingDevice(Protocol):
     """What a plan asks of its device."""
 
     name: str
-    executions: Any
+
+    @property
+    def executions(self) -> Any:
+        """Eager operations on the device."""
+        ...
 
     def kernel(self, op: Op, ins: tuple[Aval, ...]) -> object:
         """The kernel of an application that is no plan's own."""

@@ -195,7 +195,7 @@ class Engine:
         self._jobs.put(_Run(job, self.endpoint))
 
     def launch(self, bound: BoundLaunch, owner: Retiring) -> None:
-        """Use up a bound launch: enqueue it in this thread, and let the reaper retire it.
+        """Use up a bound launch: enqueue it in this thread; the reaper retires it.
 
         Whatever the endpoint raises without proof belongs to the work's outcome.
 

@@ -26,7 +26,7 @@ from ..storage import (
     TensorView,
     TensorViewMut,
 )
-from ._backend import BoundLaunch, Endpoint, Operand, PreparedLaunch, bind_launch
+from ._backend import Endpoint, Operand, PreparedLaunch, bind_launch
 from ._engine import DEADLINE, Engine
 
 MOST_IN_FLIGHT: Final = 1024
@@ -205,17 +205,19 @@ class Executions:
             for x in reads:
                 views.append(x.view() if type(x) is DeviceArray else x.as_view())
             for y in outs:
-                lend: Any = y.view_mut if type(y) is DeviceArray else y.as_view_mut  # type: ignore[union-attr]
+                lend: Any = y.view_mut if type(y) is DeviceArray else y.as_view_mut
                 muts.append(lend())
             prepared = PreparedLaunch._of(
                 self.engine.endpoint, kernel, views, muts, operands
             )
         except BaseException as error:
             _forget_recovered(error)
-            for view in (*views, *muts):
+            for view in views:
                 view.close()
+            for mut in muts:
+                mut.close()
             raise
-        unadmitted: PreparedLaunch | BoundLaunch = prepared
+        unadmitted: Any = prepared
         self._in_flight.append(record)
         try:
             bound = unadmitted = bind_launch(prepared)
@@ -296,5 +298,3 @@ def _index(values: Sequence[Any], x: object) -> int | None:
 
 def _allocation(x: Any) -> Any:
     return x.allocation if type(x) is DeviceArray else x._allocation
-
-

@@ -21,6 +21,8 @@ from ..storage import (
     SMALL_RECORD_SOURCE,
     ValueRecord,
     allocate,
+    host_elements,
+    transfer,
 )
 
 
@@ -115,6 +117,16 @@ class Plan:
         if self.specs is not None:
             self.specs[mask] = spec
         return spec
+
+
+def move_plan(call: Call) -> Plan:
+    """The plan that transfers a value to the device of the call's output."""
+    aval, name = call.out, call.op.name
+
+    def execute(state: State, x: ValueRecord) -> ValueRecord:
+        return transfer(host_elements(x, name), aval, name)
+
+    return Plan(call, execute)
 
 
 def _written_out(plan: Plan) -> Callable[..., ValueRecord]:

@@ -24,6 +24,7 @@ from . import (
 )
 from ._axes import axes_of, axis_of, extents, int_of, shape_of
 from ._checkpoint import checkpoint
+from ._devices import default_device, devices
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
 from ._fn_convolution import *
@@ -72,6 +73,9 @@ __all__ = [
     "to_dlpack",
     "program_of",
     "variable",
+    # where values live
+    "default_device",
+    "devices",
     # reading arguments
     "axes_of",
     "axis_of",

@@ -59,7 +59,7 @@ class AtKey:
         if not arrays:
             return _at_basic(how, x, key, broadcast_to(v, key_shape(key)))
         if len(arrays) == 1 and key == whole_key(x.shape):  # rows along one axis
-            (axis,), index = arrays, index_tensor(entries[arrays[0]])
+            (axis,), index = arrays, index_tensor(entries[arrays[0]], x.device)
             lead, rest = x.shape[:axis], x.shape[axis + 1 :]
             v = broadcast_to(v, (*lead, *index.shape, *rest))
             v = HANDLES.regroup(v, (*lead, index.size, *rest))

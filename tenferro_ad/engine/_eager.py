@@ -17,15 +17,20 @@ from ..errors import (
     ExtractError,
     ExtractFailedError,
     ImmutableTensorError,
-    InvalidArgumentError,
     NotCloneableError,
     NotUniqueError,
     ShapeError,
     TracedConversionError,
     UseAfterMoveError,
 )
-from ..runtime import device_of
-from ..storage import Tensor, TensorView, ValueRecord, duplicate
+from ..storage import (
+    DeviceArray,
+    Tensor,
+    TensorView,
+    ValueRecord,
+    duplicate,
+    host_elements,
+)
 from ..tape import Leaf
 
 if TYPE_CHECKING:
@@ -161,39 +166,6 @@ class EagerTensor(Operators):
             outer = outer[2]
         return EagerTensor(record, link, self._node, self._outer)
 
-    def to(self, device: Any) -> EagerTensor:
-        """The value on `device` (a device or its discovery name).
-
-        Raises:
-            InvalidArgumentError: no such device.
-
-        Cost: on the value's own device another handle; no allocation, no copy.
-        """
-        self._live("to")
-        device_of(device, "to")
-        return self.clone()
-
-    def to_device(self, device: Any, /, *, stream: Any = None) -> EagerTensor:
-        """`to` by its array API name.
-
-        Args:
-            device: a device or its discovery name.
-            stream: None; a transfer is ordered by the device that makes it.
-
-        Raises:
-            InvalidArgumentError: no such device, or a stream.
-
-        Cost: as `to`.
-        """
-        if stream is not None:
-            raise InvalidArgumentError(
-                operation="to_device",
-                argument="stream",
-                found=f"an object of type `{type(stream).__name__}`",
-                fix="leave it out: transfers are ordered by their device",
-            )
-        return self.to(device)
-
     def value(self) -> ValueGuard:
         """Borrow the value: `with y.value() as v: v.view, v.numpy()`.
 
@@ -201,8 +173,13 @@ class EagerTensor(Operators):
 
         Raises:
             UseAfterMoveError: the value was moved out.
+            ExecutionError, CompletionError: on asynchronous lanes, the work that makes
+                the value did not end well.
         """
-        return ValueGuard(self._live("value"))
+        record = self._live("value")
+        if type(record.array) is DeviceArray:
+            record.array.settle("value")
+        return ValueGuard(record)
 
     def duplicate_value(self) -> Tensor:
         """A new owner of a copy of the bytes (`ExplicitDuplicate`).
@@ -283,7 +260,7 @@ class EagerTensor(Operators):
                     fix="pass `copy=None`, or convert with `ta.astype` first",
                 )
             out = np.empty(record.aval.shape, dtype or record.aval.dtype)
-            np.copyto(out, record.array, casting="unsafe")
+            np.copyto(out, host_elements(record, "numpy conversion"), casting="unsafe")
             return out
         return self.value().numpy()
 
@@ -308,8 +285,7 @@ class EagerTensor(Operators):
                 found=f"shape {record.aval.shape}",
                 fix="reduce it to one element (`ta.sum`, indexing), or use `numpy()`",
             )
-        array: np.ndarray[Any, Any] = record.array
-        return array.reshape(())
+        return host_elements(record, operation).reshape(())
 
     def item(self) -> Any:
         """The one element as a Python number.
@@ -322,7 +298,7 @@ class EagerTensor(Operators):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self._untracked("tolist").array.tolist()
+        return host_elements(self._untracked("tolist"), "tolist").tolist()
 
     def __float__(self) -> float:
         return float(self._one("float"))
@@ -366,8 +342,11 @@ class EagerTensor(Operators):
         if record is None:
             return "tensor(<moved out>)"
         aval = record.aval
-        with np.printoptions(threshold=20, edgeitems=3):
-            body = np.array2string(record.array, separator=", ", prefix="tensor(")
+        if type(record.array) is np.ndarray:
+            with np.printoptions(threshold=20, edgeitems=3):
+                body = np.array2string(record.array, separator=", ", prefix="tensor(")
+        else:  # showing a value never moves it, and never waits
+            body = f"<on {aval.device.name}>"
         mark = ", tracked" if self.is_tracked else ", variable" if self.leaf else ""
         return f"tensor({body}, shape={aval.shape}, dtype={aval.dtype}{mark})"
 

@@ -9,7 +9,7 @@ from ..ops import span
 from ._axes import Extent, extents, int_of, need_spatial
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "conv1d",
@@ -35,7 +35,7 @@ def _conv(
     dilation: Extent,
     groups: int,
 ) -> EagerTensor:
-    x, w = as_tensor(x), as_tensor(w)
+    x, w = tensors(x, w)
     need_spatial(name, x.shape, n)
     y: EagerTensor = HANDLES.conv(
         x,
@@ -157,7 +157,7 @@ def _transposed(
     dilation: Extent,
     groups: int,
 ) -> EagerTensor:
-    x, w = as_tensor(x), as_tensor(w)
+    x, w = tensors(x, w)
     need_spatial(name, x.shape, n)
     if w.ndim != n + 2 or w.shape[0] != x.shape[1]:
         raise ShapeError(

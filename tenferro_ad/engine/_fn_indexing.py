@@ -20,6 +20,7 @@ from ..errors import (
     named,
 )
 from ..ops import Key, broadcast_shapes, span
+from ..storage import host_elements
 from ._axes import axis_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -63,7 +64,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> EagerTensor:
             )
         axis = 0
     at = axis_of("take", axis, x.ndim)
-    return HANDLES.take(x, _indices("take", indices), at)  # type: ignore[no-any-return]
+    return HANDLES.take(x, _indices("take", indices, x.device), at)  # type: ignore[no-any-return]
 
 
 @named()
@@ -83,7 +84,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
         cotangents of repeated indices into one fresh output.
     """
     x = as_tensor(x)
-    index = _indices("take_along_axis", indices)
+    index = _indices("take_along_axis", indices, x.device)
     if index.ndim != x.ndim:
         raise ShapeError(
             operation="take_along_axis",
@@ -122,7 +123,8 @@ def gather(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
     Cost: one fresh output. The derivative keeps the indices only, and adds up the
         cotangents of repeated indices into one fresh output.
     """
-    x, index = as_tensor(x), _indices("gather", indices)
+    x = as_tensor(x)
+    index = _indices("gather", indices, x.device)
     at = axis_of("gather", axis, x.ndim)
     x = leading_part("gather", x, index.shape, at)
     return HANDLES.take_along_axis(x, index, at)  # type: ignore[no-any-return]
@@ -196,10 +198,10 @@ def whole_key(shape: tuple[int, ...]) -> Key:
 # ---- reading a key -------------------------------------------------------------------
 
 
-def _indices(operation: str, indices: Any) -> EagerTensor:
+def _indices(operation: str, indices: Any, device: Any) -> EagerTensor:
     if isinstance(indices, list | tuple) and not len(indices):
-        return asarray(np.empty(0, np.int64))
-    found = as_tensor(indices)
+        return asarray(np.empty(0, np.int64), device=device)
+    found = as_tensor(indices, device)
     if found.dtype.kind not in "iu":
         raise DTypeError(
             operation=operation,
@@ -305,12 +307,13 @@ def _unmasked(x: EagerTensor, mask: Any, axis: int) -> list[Any]:
             fix="give the mask the shape of the axes that it stands for",
         )
     if mask.ndim == 0:  # a new axis, of length 1 or 0
-        return [_Row(asarray(np.zeros((1, int(bool(mask))), np.int64)), None)]
+        none = np.zeros((1, int(bool(mask))), np.int64)
+        return [_Row(asarray(none, device=x.device), None)]
     if isinstance(mask, EagerTensor):
-        count = int(np.count_nonzero(mask._record.array))
+        count = int(np.count_nonzero(host_elements(mask._record, "x[key]")))
         places = HANDLES.mask_indices(mask, count)
     else:
-        places = asarray(np.stack(np.nonzero(mask)))
+        places = asarray(np.stack(np.nonzero(mask)), device=x.device)
     return [_Row(places, k) for k in range(mask.ndim)]
 
 
@@ -373,14 +376,14 @@ def _gathered(x: EagerTensor, entries: list[Any], axes: list[int]) -> EagerTenso
     found = [e for e in entries if _is_array(e)]
     at = _position(entries)
     if len(found) == 1 and at == axes[0]:
-        return HANDLES.take(x, index_tensor(found[0]), at)  # type: ignore[no-any-return]
-    return HANDLES.gather(x, _stacked(found), tuple(axes), at)  # type: ignore[no-any-return]
+        return HANDLES.take(x, index_tensor(found[0], x.device), at)  # type: ignore[no-any-return]
+    return HANDLES.gather(x, _stacked(found, x.device), tuple(axes), at)  # type: ignore[no-any-return]
 
 
-def _stacked(found: list[Any]) -> EagerTensor:
+def _stacked(found: list[Any], device: Any) -> EagerTensor:
     """Index arrays, broadcast together, as one operand."""
     if len(found) == 1:
-        return expand_dims(index_tensor(found[0]), axis=0)
+        return expand_dims(index_tensor(found[0], device), axis=0)
     places = {id(e.places) if isinstance(e, _Row) else None for e in found}
     first = found[0]
     if isinstance(first, _Row) and len(places) == 1:
@@ -390,19 +393,19 @@ def _stacked(found: list[Any]) -> EagerTensor:
     if all(isinstance(e, np.ndarray) for e in found):
         shape = broadcast_shapes("x[key]", *[e.shape for e in found])
         columns = [np.broadcast_to(e, shape).astype(_INT64) for e in found]
-        return asarray(np.stack(columns))
-    rows = [index_tensor(e) for e in found]
+        return asarray(np.stack(columns), device=device)
+    rows = [index_tensor(e, device) for e in found]
     rows = [r if r.dtype == _INT64 else HANDLES.astype(r, _INT64) for r in rows]
     shape = broadcast_shapes("x[key]", *[r.shape for r in rows])
     return stack([broadcast_to(r, shape) for r in rows])
 
 
-def index_tensor(entry: Any) -> EagerTensor:
+def index_tensor(entry: Any, device: Any) -> EagerTensor:
     """An index array of a key as a tensor."""
     if isinstance(entry, _Row):
         key = (entry.row or 0, span(0, entry.places.shape[1], 1))
         return HANDLES.slice(entry.places, key)  # type: ignore[no-any-return]
-    return as_tensor(entry)
+    return as_tensor(entry, device)
 
 
 def _position(entries: list[Any]) -> int:

@@ -11,12 +11,13 @@ from typing import Any
 
 from ..errors import IndexRangeError, InvalidArgumentError, ShapeError
 from ..ops import exact, span
+from ..storage import host_elements
 from ._axes import Axes, axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange, number_of
 from ._fn_movement import broadcast_to, expand_dims, reshape
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "concat",
@@ -35,7 +36,7 @@ __all__ = [
 
 
 def _tensors(operation: str, arrays: Any) -> list[EagerTensor]:
-    xs = [as_tensor(x) for x in arrays]
+    xs = list(tensors(*arrays))
     if not xs:
         raise InvalidArgumentError(
             operation=operation,
@@ -353,7 +354,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: Axes | None = None) -> EagerTensor:
         x, axis = reshape(x, (x.size,)), 0
     at = axis_of("repeat", axis, x.ndim)
     if not hasattr(repeats, "__index__") or getattr(repeats, "ndim", 0) != 0:
-        counts = as_tensor(repeats)
+        counts = as_tensor(repeats, x.device)
         if counts.ndim == 1 and counts.dtype.kind in "iu" and counts.size != 1:
             return _repeat_each(x, counts, at)
         repeats = counts.item()
@@ -370,7 +371,7 @@ def _repeat_each(x: EagerTensor, counts: EagerTensor, at: int) -> EagerTensor:
             found=f"{counts.size} counts for axis {at} of shape {x.shape}",
             fix="give one count, or one for each element",
         )
-    seen = counts._record.array
+    seen = host_elements(counts._record, "repeat")
     if seen.size:
         _counts("repeat", "repeats", (seen.min(),))
     total = int(seen.sum())

@@ -11,7 +11,7 @@ from ..errors import InvalidArgumentError
 from ._axes import axis_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "embedding",
@@ -39,7 +39,7 @@ def embedding(weight: Any, indices: Any) -> EagerTensor:
 
     Cost: allocates the result; the derivative keeps `indices` only.
     """
-    weight, indices = as_tensor(weight), as_tensor(indices)
+    weight, indices = tensors(weight, indices)
     flat = HANDLES.reshape(indices, (indices.size,))
     rows = HANDLES.take(weight, flat, 0)
     shape = indices.shape + weight.shape[1:]
@@ -70,7 +70,7 @@ def cross_entropy(
     Cost: allocates one number for each sample, and the reduced one. The derivative
         keeps `logits` and `target` and computes the softmax again.
     """
-    logits, target = as_tensor(logits), as_tensor(target)
+    logits, target = tensors(logits, target)
     if axis is None:
         axis = min(1, logits.ndim - 1)
     axis = axis_of("cross_entropy", axis, logits.ndim)

@@ -17,7 +17,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_linalg import as_matrices, svdvals
 from ._fn_solve import inv
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "cond",
@@ -247,7 +247,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> EagerTensor:
 
     Cost: four rolled operands and two products.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     k = int_of("cross", "axis", axis)
     for name, x in (("x1", x1), ("x2", x2)):
         if x.shape[axis_of("cross", k, x.ndim)] != 3:

@@ -11,7 +11,7 @@ from ..ops import OPS
 from ._axes import axes_of, axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import tensors
 
 __all__ = ["kron", "matmul", "multi_dot", "outer", "tensordot", "vecdot"]
 
@@ -47,7 +47,7 @@ def outer(x1: Any, x2: Any, /) -> EagerTensor:
 
     Cost: one allocation; keeps the operands that the tracked ones need.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     for name, x in (("x1", x1), ("x2", x2)):
         if x.ndim != 1:
             raise ShapeError(
@@ -67,7 +67,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> EagerTensor:
 
     Cost: one product of the broadcast size, and its sum.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     k = int_of("vecdot", "axis", axis)
     for x in (x1, x2):
         axis_of("vecdot", k, x.ndim)
@@ -88,7 +88,7 @@ def tensordot(
     Cost: one matrix product; an operand whose strides do not allow the matrix form is
         written out once.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     if isinstance(axes, tuple | list):
         one = axes_of("tensordot", axes[0], x1.ndim)
         two = axes_of("tensordot", axes[1], x2.ndim)
@@ -120,7 +120,7 @@ def kron(x1: Any, x2: Any, /) -> EagerTensor:
 
     Cost: one allocation; keeps the operands that the tracked ones need.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     n = max(x1.ndim, x2.ndim)
     one = (1,) * (n - x1.ndim) + x1.shape
     two = (1,) * (n - x2.ndim) + x2.shape
@@ -144,7 +144,7 @@ def multi_dot(arrays: Sequence[Any], /) -> EagerTensor:
 
     Cost: one matrix product fewer than operands; keeps what their derivatives need.
     """
-    xs = [as_tensor(x) for x in arrays]
+    xs = tensors(*arrays)
     if len(xs) < 2:
         raise InvalidArgumentError(
             operation="multi_dot",

@@ -22,7 +22,7 @@ from ._fn_creation import number_of
 from ._fn_elementwise import astype, pow
 from ._fn_indexing import leading_part, whole_key
 from ._fn_movement import broadcast_to
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "index_add",
@@ -45,7 +45,7 @@ def _segments(
     operation: str, x: Any, segments: Any, num_segments: int, axis: int
 ) -> tuple[EagerTensor, EagerTensor, int, int]:
     """Rows, their segments, the number of segments and the axis."""
-    x, segments = as_tensor(x), as_tensor(segments)
+    x, segments = tensors(x, segments)
     at = axis_of(operation, axis, x.ndim)
     _one_for_each(operation, "segments", x, segments, at)
     return x, segments, int_of(operation, "num_segments", num_segments, 0), at
@@ -176,7 +176,7 @@ def index_add(x: Any, indices: Any, source: Any, /, *, axis: int = 0) -> EagerTe
 
     Cost: two allocations of the size of `x`; retains `indices`.
     """
-    x, indices, source = as_tensor(x), as_tensor(indices), as_tensor(source)
+    x, indices, source = tensors(x, indices, source)
     at = axis_of("index_add", axis, x.ndim)
     if source.ndim == x.ndim:
         _one_for_each("index_add", "indices", source, indices, at)
@@ -232,7 +232,7 @@ def scatter(
         the factors). "max", "min": one, retains all. "set": five. Where `indices` are
         shorter along other axes, three more.
     """
-    x, index = as_tensor(x), as_tensor(indices)
+    x, index = tensors(x, indices)
     at = axis_of("scatter", axis, x.ndim)
     if reduce not in _REDUCTIONS:
         raise InvalidArgumentError(
@@ -328,7 +328,7 @@ def fitting(operation: str, argument: str, values: Any, x: EagerTensor) -> Eager
             number = exact(number_of(operation, argument, values, dtype))
             return HANDLES.full((), dtype, number, x.device)  # type: ignore[no-any-return]
     else:
-        values = as_tensor(values)
+        values = as_tensor(values, x.device)
         dtype = values.dtype
         if np.can_cast(dtype, x.dtype, "same_kind"):
             return astype(values, x.dtype, copy=False)

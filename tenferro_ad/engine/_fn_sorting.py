@@ -14,11 +14,12 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..ops import span
+from ..storage import host_elements
 from ._axes import axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_indexing import take
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "sort",
@@ -136,7 +137,7 @@ def searchsorted(
             found=f"{side!r}",
             fix='pass "left" or "right"',
         )
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     if sorter is not None:
         x1 = take(x1, sorter, axis=0)
     out: EagerTensor = HANDLES.searchsorted(x1, x2, side)
@@ -153,7 +154,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> EagerTensor:
 
     Cost: sorts `x2`; allocates a few values of the sizes of both; never tracked.
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = tensors(x1, x2)
     if x2.size == 0:
         none: EagerTensor = HANDLES.full(
             x1.shape, np.dtype(np.bool_), bool(invert), x1.device
@@ -171,7 +172,7 @@ def _places(x: Any) -> EagerTensor:
     """A row of positions for each axis, in row-major order."""
     x = as_tensor(x)
     mask = x if x.dtype.kind == "b" else HANDLES.not_equal(x, 0)
-    count = int(np.count_nonzero(mask._record.array))
+    count = int(np.count_nonzero(host_elements(mask._record, "nonzero")))
     out: EagerTensor = HANDLES.mask_indices(mask, count)
     return out
 
@@ -260,7 +261,7 @@ class _Groups:
             above = HANDLES.slice(self.ordered, (span(1, n - 1, 1),))
             new = HANDLES.not_equal(below, above)
             self.first = HANDLES.place(new, (n,), (span(1, n - 1, 1),), True)
-        self.size = int(np.count_nonzero(self.first._record.array))
+        self.size = int(np.count_nonzero(host_elements(self.first._record, "unique")))
         places = HANDLES.mask_indices(self.first, self.size)
         self.starts = HANDLES.slice(places, (0, span(0, self.size, 1)))
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from .._aval import aval_of
 from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
-from ..runtime import host_aval
+from ..ops import TO_DEVICE
+from ..runtime import device_of, host_aval
 from ..storage import Tensor, TensorView, TensorViewMut, record_of, transfer
 from ..tape import Leaf
 from ._dispatch import HANDLES
@@ -35,11 +36,7 @@ def asarray(
     Cost: outside data allocates and copies once; everything else is free.
     """
     if isinstance(obj, EagerTensor):
-        if dtype is not None and np.dtype(dtype) != obj.dtype:
-            return HANDLES.astype(obj, np.dtype(dtype))  # type: ignore[no-any-return]
-        if copy:
-            return HANDLES.duplicate(obj)  # type: ignore[no-any-return]
-        return obj
+        return _as_asked(obj, dtype, device, copy)
     if isinstance(obj, Tensor):
         return _moved(obj)
     if isinstance(obj, TensorView | TensorViewMut):
@@ -69,6 +66,21 @@ def asarray(
     )
 
 
+def _as_asked(
+    x: EagerTensor, dtype: Any, device: Any, copy: bool | None
+) -> EagerTensor:
+    """A tensor on the device, of the dtype and, if asked, with memory of its own."""
+    target = x.device if device is None else device_of(device, "asarray")
+    value: EagerTensor = x
+    if target is not x.device:
+        value = HANDLES[TO_DEVICE](x, target)
+    if dtype is not None and np.dtype(dtype) != x.dtype:
+        value = HANDLES.astype(value, np.dtype(dtype))
+    if copy and value is x:
+        value = HANDLES.duplicate(x)
+    return value
+
+
 def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """Outside data as an array, with refusals that say what to do."""
     if isinstance(x, np.ma.MaskedArray):
@@ -90,9 +102,19 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
         ) from None
 
 
-def as_tensor(x: Any) -> EagerTensor:
-    """`x` itself if it is a tensor, else a constant made of it (see `asarray`)."""
-    return x if type(x) is EagerTensor else asarray(x)
+def as_tensor(x: Any, device: Any = None) -> EagerTensor:
+    """`x` itself if it is a tensor, else a constant made of it (see `asarray`).
+
+    Args:
+        device: where outside data goes; the default device if None.
+    """
+    return x if type(x) is EagerTensor else asarray(x, device=device)
+
+
+def tensors(*xs: Any) -> tuple[EagerTensor, ...]:
+    """Operands as tensors: outside data goes to the device of the first tensor."""
+    device = next((x.device for x in xs if type(x) is EagerTensor), None)
+    return tuple([as_tensor(x, device) for x in xs])
 
 
 def _moved(tensor: Tensor) -> EagerTensor:

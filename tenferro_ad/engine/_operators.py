@@ -20,6 +20,7 @@ from . import _fn_indexing as _indexing
 from . import _fn_movement as _movement
 from . import _fn_reductions as _reductions
 from ._at import At
+from ._devices import to, to_device
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._interchange import dlpack_device, to_dlpack
@@ -36,6 +37,8 @@ class Operators:
     __slots__ = ()
     __dlpack__ = to_dlpack
     __dlpack_device__ = dlpack_device
+    to = to
+    to_device = to_device
 
     if TYPE_CHECKING:
 

@@ -31,7 +31,7 @@ from ._dispatch import (
 )
 from ._eager import EagerTensor
 from ._levels import ReverseLevel
-from ._make import asarray
+from ._make import as_tensor
 from ._mixed import MIXED
 
 StrongZero = bool | Literal["auto"]
@@ -221,7 +221,7 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
             )
         record = direct()[OPS["full"]]((), aval.dtype, 1, aval.device)
         return EagerTensor(record, None, -1, None)
-    ct = asarray(cotangent) if not isinstance(cotangent, EagerTensor) else cotangent
+    ct = as_tensor(cotangent, aval.device)
     if ct.shape != aval.shape:
         raise ShapeError(
             operation=operation,

@@ -48,6 +48,8 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
         asynchronous lanes (a documented synchronisation point).
     """
     records: list[ValueRecord] = []
+    for device in {id(x.device): x.device for x in tensors}.values():
+        device.drain()
     for x in tensors:
         record = x._record
         if not record.is_unique or record.is_rootless:
@@ -159,17 +161,18 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
 
     Cost: no allocation, no copy; one pass over memory, scratch of a few blocks.
     """
-    out = target._elements("update")
     device = target._device
+    lent = getattr(device, "takes_views", False)  # launches use views, not arrays
+    out: Any = target if lent else target._elements("update")
     aval = aval_of(target.shape, target.dtype, device)
-    arrays: list[np.ndarray[Any, Any]] = [out]
+    arrays: list[Any] = [out]
     avals: list[Aval] = [aval]
     for x in operands:
         if isinstance(x, EagerTensor):
             arrays.append(x._record.array)
             avals.append(x.aval)
         elif isinstance(x, TensorView | TensorViewMut):
-            arrays.append(x._elements("update"))
+            arrays.append(x if lent else x._elements("update"))
             avals.append(aval_of(x.shape, x.dtype, device))
         else:
             record = scalar_record(x, np.result_type(target.dtype, x), device)

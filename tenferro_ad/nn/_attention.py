@@ -8,12 +8,12 @@ from typing import Any
 import tenferro_ad as ta
 
 
-def _allowed(queries: int, keys: int, mask: Any, is_causal: bool) -> Any:
+def _allowed(queries: int, keys: int, mask: Any, is_causal: bool, device: Any) -> Any:
     """Booleans that say which key a query may see, or None for all."""
     if not is_causal:
         return mask
-    rows = ta.expand_dims(ta.arange(queries), axis=1)
-    earlier = ta.less_equal(ta.arange(keys), rows)
+    rows = ta.expand_dims(ta.arange(queries, device=device), axis=1)
+    earlier = ta.less_equal(ta.arange(keys, device=device), rows)
     return earlier if mask is None else ta.logical_and(mask, earlier)
 
 
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
     mask = None if mask is None else ta.asarray(mask)
     if mask is not None and not ta.isdtype(mask.dtype, "bool"):
         scores, mask = scores + mask, None
-    seen = _allowed(query.shape[-2], key.shape[-2], mask, is_causal)
+    seen = _allowed(query.shape[-2], key.shape[-2], mask, is_causal, query.device)
     if seen is None:
         return ta.matmul(ta.softmax(scores, axis=-1), value)
     least = float(ta.finfo(scores.dtype).min)

@@ -130,6 +130,6 @@ def _linear(x: ta.EagerTensor, axis: int, k: int, align_corners: bool) -> Any:
     above = np.minimum(below + 1, n - 1)
     shape = [k if j == axis else 1 for j in range(x.ndim)]
     real = ta.real(x).dtype
-    weight = ta.asarray((at - below).reshape(shape), dtype=real)
+    weight = ta.asarray((at - below).reshape(shape), dtype=real, device=x.device)
     first, second = (ta.take(x, i, axis=axis) for i in (below, above))
     return first + (second - first) * weight

@@ -26,13 +26,14 @@ from ._call import UNPREPARED, Applied
 from ._constants import exact
 from ._elementwise import integer_power
 from ._expr import Expr, call, const, select, topological, var
-from ._movement import reshaped
+from ._movement import TO_DEVICE, reshaped
 from ._op import (
     OPS,
     Call,
     Elementwise,
     Evaluator,
     Library,
+    Move,
     Op,
     RuleSpec,
     View,
@@ -87,6 +88,7 @@ _ROWS = (
 )
 
 __all__ = [
+    "TO_DEVICE",
     "OPS",
     "UNPREPARED",
     "Applied",
@@ -99,6 +101,7 @@ __all__ = [
     "Expr",
     "Key",
     "Library",
+    "Move",
     "Op",
     "Program",
     "RuleSpec",

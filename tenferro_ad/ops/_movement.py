@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
 from ._batching import later, leading, longer, with_rank
-from ._op import Call, Evaluator, Op, View, Write, project, register
+from ._op import Call, Evaluator, Move, Op, View, Write, project, register
 from ._place import Key, span
 
 Array = np.ndarray[Any, Any]
@@ -182,6 +182,20 @@ register(
         jvp={"x": lambda F, t, call: None},
         batch=leading(),
     )
+)
+
+
+# Not of the table: its result is on another device than its operand, so none of the
+# table's properties is about it. A cotangent goes back, a tangent goes along.
+TO_DEVICE: Final[Op] = Op(
+    "to_device",
+    ("x",),
+    params=("device",),
+    infer=lambda x, device: (x.shape, x.dtype),
+    kernel=Move(),
+    vjp={"x": lambda F, ct, call: F[TO_DEVICE](ct, call.ins[0].device)},
+    jvp={"x": lambda F, t, call: F[TO_DEVICE](t, call.device)},
+    batch=leading(),
 )
 
 

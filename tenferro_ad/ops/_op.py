@@ -28,6 +28,7 @@ __all__ = [
     "Evaluator",
     "Kernel",
     "Library",
+    "Move",
     "Op",
     "RuleSpec",
     "View",
@@ -76,13 +77,19 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """The elements go to another device, which the row's one parameter names: an
+    explicit, recorded transfer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """A library call giving fresh arrays: `fn(call, *ins)`; results are adopted."""
 
     fn: Callable[..., Any]
 
 
-Kernel = Elementwise | Write | View | Library
+Kernel = Elementwise | Write | View | Library | Move
 
 
 class Op:

@@ -3,6 +3,7 @@
 from ._batched import BatchEvaluator, Example, batched_program
 from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
 from ._direct import (
+    DEFAULT_DEVICE,
     DIRECT,
     DirectEvaluator,
     as_records,
@@ -21,6 +22,7 @@ from ._submission import ExecutionHandle, ExecutionOutcome, Submission
 from ._trace import NOWHERE, Symbol, Trace, is_symbolic, traced_error
 
 __all__ = [
+    "DEFAULT_DEVICE",
     "DIRECT",
     "NOWHERE",
     "BatchEvaluator",

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import STATE
-from ..backends import CPU, Plan
+from ..backends import CPU, Plan, find_device, opened_devices
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
 from ..ops import Applied, Call, Evaluator, Op, RuleSpec
 from ..storage import ValueRecord
@@ -179,6 +180,7 @@ class DirectEvaluator(Evaluator):
         return target  # type: ignore[no-any-return]
 
 
+DEFAULT_DEVICE: Final[ContextVar[Any]] = ContextVar("tenferro_ad_device", default=CPU)
 _add: Final = np.add
 DIRECT: Final = DirectEvaluator()
 
@@ -237,32 +239,31 @@ def as_records(op: Op, operands: tuple[Any, ...]) -> tuple[ValueRecord, ...]:
 
 
 def devices() -> list[Any]:
-    """The devices that values can live on; the first is the default."""
-    return [CPU]
+    """The devices that values can live on: the CPU, and those opened so far."""
+    return [CPU, *opened_devices()]
 
 
 def default_device() -> Any:
     """The device of values that are made without one."""
-    return devices()[0]
+    return DEFAULT_DEVICE.get()
 
 
 def device_of(device: Any, operation: str) -> Any:
-    """The device that a discovery name or a device stands for; None is the CPU.
+    """The device that a discovery name or a device stands for; None is the default.
 
     Raises:
         InvalidArgumentError: no device of that name.
     """
     if device is None:
-        return CPU
-    for known in devices():
-        if device == known.name:
-            return known
+        return DEFAULT_DEVICE.get()
+    if isinstance(device, str):
+        return find_device(device, operation)
     if not hasattr(device, "plan"):
         raise InvalidArgumentError(
             operation=operation,
             argument="device",
-            found=f"`{device}`",
-            fix="use one of " + ", ".join(f"`{known.name}`" for known in devices()),
+            found=f"a `{type(device).__name__}`",
+            fix="use a name that `ta.devices()` shows, or the device itself",
         )
     return device
 

@@ -25,7 +25,7 @@ from ._descriptor import (
     RootBoundSpan,
     host_array,
 )
-from ._device_array import DeviceAllocation, DeviceArray, Work, host_elements
+from ._device_array import DeviceAllocation, DeviceArray, Work, host_elements, land
 from ._door import (
     DOOR_NAMES,
     SMALL_ARRAY_SOURCE,
@@ -205,6 +205,7 @@ __all__ = [
     "device_record",
     "duplicate",
     "host_elements",
+    "land",
     "overwrite",
     "record_of",
     "records_of",

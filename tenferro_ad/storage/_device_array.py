@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, final
 
 import numpy as np
 
-from ..errors import InternalError, TracedConversionError
+from ..errors import TracedConversionError
 from ._descriptor import CheckedDescriptor, host_array
 from ._layout import c_strides
 from ._provider import Buffer
@@ -124,6 +124,15 @@ class DeviceArray:
         user = self.allocation.user
         return user is not None and not user.is_released
 
+    def land(self) -> None:
+        """Wait until no execution record holds the container, or for good does.
+
+        Cost: a synchronisation point; no copy.
+        """
+        user = self.allocation.user
+        if user is not None:
+            user.wait()
+
     def settle(self, operation: str) -> None:
         """Wait until the work that writes the elements has retired.
 
@@ -184,6 +193,16 @@ def array_over(descriptor: CheckedDescriptor, allocation: Buffer) -> Any:
     )
 
 
+def land(record: Any) -> None:
+    """Wait for work in flight before a value moves, or is changed in place (A3).
+
+    Cost: nothing for host values; elsewhere a synchronisation point.
+    """
+    array = record.array
+    if type(array) is DeviceArray:
+        array.land()
+
+
 def host_elements(record: Any, operation: str) -> np.ndarray[Any, Any]:
     """A value's elements on the host, read-only where they had to be mapped.
 
@@ -197,7 +216,7 @@ def host_elements(record: Any, operation: str) -> np.ndarray[Any, Any]:
     if type(array) is np.ndarray:
         return array
     if type(array) is not DeviceArray:
-        raise InternalError(operation=operation, invariant="a value with bytes")
+        return np.asarray(array)  # a traced value refuses, and says so
     array.settle(operation)
     view = array.view()
     try:
@@ -206,4 +225,11 @@ def host_elements(record: Any, operation: str) -> np.ndarray[Any, Any]:
         view.close()
 
 
-__all__ = ["DeviceAllocation", "DeviceArray", "Work", "array_over", "host_elements"]
+__all__ = [
+    "DeviceAllocation",
+    "DeviceArray",
+    "Work",
+    "array_over",
+    "host_elements",
+    "land",
+]

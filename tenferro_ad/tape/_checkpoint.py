@@ -22,6 +22,7 @@ from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import CheckpointMismatchError
 from ..ops import Evaluator, Program, compute, evaluate, last_uses, without_reuse
 from ..runtime import batched_program
+from ..storage import host_elements
 from ._backward import sweep
 from ._record import NO_STEPS, TapeRecord
 
@@ -227,5 +228,9 @@ def digest(values: Sequence[Any]) -> bytes:
     h = hashlib.blake2b(digest_size=16)
     for value in values:
         record = getattr(value, "_record", value)
-        h.update(np.ascontiguousarray(record.array).view(np.uint8).data)
+        h.update(
+            np.ascontiguousarray(host_elements(record, "checkpoint"))
+            .view(np.uint8)
+            .data
+        )
     return h.digest()

@@ -13,7 +13,14 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ExtractError, NotALeafError
-from ..storage import AllocationGroup, DescriptorSlot, Tensor, TensorView, ValueRecord
+from ..storage import (
+    AllocationGroup,
+    DescriptorSlot,
+    Tensor,
+    TensorView,
+    ValueRecord,
+    land,
+)
 from ._record import Leaf
 
 
@@ -99,13 +106,15 @@ class Gradients:
                 needs its allocation; the bundle is unchanged.
             BorrowConflictError: a view of it is still open; the bundle is unchanged.
 
-        Cost: metadata only; never copies or waits.
+        Cost: metadata only, and no copy; on asynchronous lanes it waits for work in
+            flight on that gradient.
         """
         token = self._token(key, "take_grad")
         record = self._records.get(token)
         if record is None:
             self._refuse_taken(token, "take_grad")
             return None
+        land(record)
         if not record.is_unique:
             raise ExtractError(
                 operation="take_grad",
@@ -146,6 +155,7 @@ class Gradients:
             ExtractError: some gradient is held elsewhere; the bundle is unchanged.
         """
         for record in self._records.values():
+            land(record)
             if not record.is_unique:
                 raise ExtractError(
                     operation="into_group",
@@ -172,6 +182,7 @@ class Gradients:
         common = [t for t in other._records if t in self._records]
         for token in common:
             record = self._records[token]
+            land(record)
             if not record.is_unique or (record.home and record.home.is_borrowed):
                 raise ExtractError(
                     operation="accumulate",
