@@ -108,6 +108,7 @@ from .engine import (
     diff,
     divide,
     e,
+    einsum,
     embedding,
     empty,
     empty_like,
@@ -428,6 +429,7 @@ __all__ = [
     "diff",
     "divide",
     "e",
+    "einsum",
     "embedding",
     "empty",
     "empty_like",
@@ -562,7 +564,6 @@ __all__ = [
     "tensordot",
     "tile",
     "topk",
-    "trace",
     "tril",
     "triu",
     "trunc",
@@ -584,6 +585,7 @@ __all__ = [
     "where",
     "zeros",
     "zeros_like",
+    "trace",
 ]
 from . import fft, linalg, nn, optim, random, special, testing, unsafe
 

@@ -5,6 +5,7 @@ from . import (
     _fn_creation,
     _fn_cumulative,
     _fn_dtypes,
+    _fn_einsum,
     _fn_elementwise,
     _fn_indexing,
     _fn_joining,
@@ -31,6 +32,7 @@ from ._fn_convolution import *
 from ._fn_creation import *
 from ._fn_cumulative import *
 from ._fn_dtypes import *
+from ._fn_einsum import *
 from ._fn_elementwise import *
 from ._fn_indexing import *
 from ._fn_joining import *
@@ -108,6 +110,7 @@ __all__ += _fn_convolution.__all__
 __all__ += _fn_creation.__all__
 __all__ += _fn_cumulative.__all__
 __all__ += _fn_dtypes.__all__
+__all__ += _fn_einsum.__all__
 __all__ += _fn_elementwise.__all__
 __all__ += _fn_indexing.__all__
 __all__ += _fn_joining.__all__

@@ -5,9 +5,11 @@ from . import (
     _along_reduced,
     _arrange,
     _constants,
+    _contract,
     _contractions,
     _convolution,
     _cumulative,
+    _einsum,
     _fft,
     _indexing,
     _linalg,
@@ -24,7 +26,9 @@ from . import (
 from ._batching import BatchRule, by_loop, later, leading, longer, moved
 from ._call import UNPREPARED, Applied
 from ._constants import exact
+from ._einsum import contraction_flops
 from ._elementwise import integer_power
+from ._equations import sizes_of as einsum_sizes
 from ._expr import Expr, call, const, select, topological, var
 from ._movement import TO_DEVICE, reshaped
 from ._op import (
@@ -70,9 +74,11 @@ _ROWS = (
     _along_reduced,
     _arrange,
     _constants,
+    _contract,
     _contractions,
     _convolution,
     _cumulative,
+    _einsum,
     _fft,
     _indexing,
     _linalg,
@@ -112,6 +118,8 @@ __all__ = [
     "call",
     "compute",
     "const",
+    "contraction_flops",
+    "einsum_sizes",
     "elementwise",
     "evaluate",
     "exact",

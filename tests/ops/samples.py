@@ -54,6 +54,8 @@ class Row:
         keeps: for each differentiable argument what its reverse rule keeps, as names
             separated by blanks; arguments that are not named are never tracked here.
         keeps_complex: the same for arguments that are complex, if that differs.
+        kept: for a row with a joint rule, the names that it keeps as a tape shows them,
+            by sample and tracked positions.
         view: outputs are views, nothing is allocated.
         copies: explicit duplicates that the row makes.
         smooth: replaces `reference` in difference quotients.
@@ -66,6 +68,7 @@ class Row:
     samples: tuple[Sample, ...]
     keeps: dict[str, str] = field(default_factory=dict)
     keeps_complex: dict[str, str] | None = None
+    kept: Callable[[Sample, tuple[int, ...]], set[str]] | None = None
     view: bool = False
     copies: int = 0
     smooth: Callable[..., Any] | None = None
@@ -84,6 +87,12 @@ class Row:
         if self.keeps_complex is not None and sample.operands[i].dtype.kind == "c":
             table = self.keeps_complex
         return set(table[self.argument(i)].split())
+
+    def retained(self, sample: Sample, tracked: tuple[int, ...]) -> set[str]:
+        """Names that the reverse rules of these arguments keep together."""
+        if self.kept is not None:
+            return self.kept(sample, tracked)
+        return set().union(*[self.kept_by(sample, i) for i in tracked])
 
     def tracked(self, sample: Sample) -> tuple[int, ...]:
         """Positions of the operands that carry a derivative here."""

@@ -303,6 +303,35 @@ JAX["matmul_nt"] = lambda x, y: jnp.matmul(x, _turned(y))
 JAX["matmul_tn"] = lambda x, y: jnp.matmul(_turned(x), y)
 
 
+def _contract(
+    x: Any, y: Any, equation: str, conj_x: bool, conj_y: bool, dtype: Any
+) -> Any:
+    x, y = jnp.conj(x) if conj_x else x, jnp.conj(y) if conj_y else y
+    return jnp.einsum(equation, x, y).astype(dtype)
+
+
+def _einsum(*args: Any) -> Any:
+    *xs, equation, _ = args
+    # JAX promotes otherwise, and has no labels of length 1 that broadcast.
+    dtype = np.result_type(*[x.dtype for x in xs])
+    sizes: dict[str, int] = {}
+    terms = equation.split("->")[0].split(",")
+    for term, x in zip(terms, xs, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
+    wide = [
+        jnp.broadcast_to(x.astype(dtype), [sizes[c] for c in term])
+        if len(set(term)) == len(term)
+        else x.astype(dtype)
+        for term, x in zip(terms, xs, strict=True)
+    ]
+    return jnp.einsum(equation, *wide)
+
+
+JAX["contract"] = _contract
+JAX["einsum"] = _einsum
+
+
 def _conv(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     dtype = jnp.result_type(x, w)
     return lax.conv_general_dilated(

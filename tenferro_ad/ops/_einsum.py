@@ -1,0 +1,376 @@
+"""`einsum`: sums of products of any number of operands over named axes.
+
+One operation however many operands there are. It keeps the operands that its rule reads
+and none of its intermediate results, which are scratch. The rule computes those that it
+needs again, then takes the pairs backwards, each by two contractions of the pair's own
+cost: a gradient in all operands costs at most three times the value, and so does a
+tangent. Rules consist of `contract`, so derivatives of every order are linear in the
+number of operands.
+
+Source: A. Griewank and A. Walther, "Evaluating Derivatives", SIAM (2008), chapter 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._aval import Aval, real_dtype
+from ..errors import DTypeError
+from ._axes import BLOCK, add_reduce, block_sum
+from ._contract import pair, pulled_dtype, with_batch
+from ._equations import Ready, terms_of, wide
+from ._op import Call, Evaluator, Op, Write, register
+from ._pairs import Array, DType, Shape, layout_of, multiply, scratch_of
+from ._schedule import Path, Schedule, Step, schedule_of
+
+
+def contraction_flops(call: Call) -> int:
+    """Operations of one `einsum` or `contract`, as opt_einsum counts them: the number
+    of index tuples of each pair, twice where something is summed."""
+    if call.op.name == "einsum":
+        return _plan(call).flops
+    (x, y), out = terms_of(call.equation)
+    sizes = dict(zip(x + y, call.ins[0].shape + call.ins[1].shape, strict=True))
+    return math.prod(sizes.values()) * (2 if len(out) < len(sizes) else 1)
+
+
+# ---- values --------------------------------------------------------------------------
+
+
+def _plan(call: Call) -> Schedule:
+    """The schedule of one application, found once."""
+    found: Schedule | None = call.__dict__.get("schedule")
+    if found is None:
+        found = call.__dict__["schedule"] = _schedule(call.ins, *call.params)
+    return found
+
+
+def _schedule(xs: Sequence[Aval], equation: str, path: Path) -> Schedule:
+    shapes, dtypes = tuple([x.shape for x in xs]), tuple([x.dtype for x in xs])
+    return schedule_of(equation, path, shapes, dtypes)
+
+
+def _infer(xs: tuple[Aval, ...], equation: str, path: Path) -> tuple[Any, Any]:
+    for k, x in enumerate(xs):
+        if x.dtype.kind == "b":
+            raise DTypeError(
+                operation="einsum",
+                argument=f"operand {k}",
+                found="dtype bool",
+                fix="convert it with `ta.astype`; to count, use an integer dtype",
+            )
+    plan = _schedule(xs, equation, path)
+    return plan.shape(plan.out), np.result_type(*[x.dtype for x in xs])
+
+
+def _einsum(call: Call, outs: list[Array], ins: list[Array]) -> None:
+    plan, out = _plan(call), outs[0]
+    if not plan.steps:
+        _one_operand(plan, ins[0], out)
+        return
+    made: dict[int, Array] = {}
+
+    def taken(k: int, dtype: DType) -> Array:
+        return made.pop(k) if k in made else _made_ready(plan.ready[k], ins[k], dtype)
+
+    for step in plan.steps:
+        x, y = taken(step.x, step.dtype), taken(step.y, step.dtype)
+        shape = plan.shape(plan.symbols[step.out])
+        z = out if step is plan.steps[-1] else np.empty(shape, step.dtype)
+        multiply(layout_of(step.equation, x.shape, y.shape), x, y, z, step.dtype)
+        made[step.out] = z
+
+
+def _diagonals(ready: Ready, x: Array) -> Array:
+    """A view with each symbol once, in the order `ready.distinct`."""
+    if ready.squeezed:
+        x = x.reshape([n for k, n in enumerate(x.shape) if k not in ready.squeezed])
+    if ready.term == ready.distinct:
+        return x
+    axes = [[k for k, c in enumerate(ready.term) if c == d] for d in ready.distinct]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        [x.shape[a[0]] for a in axes],
+        [sum([x.strides[k] for k in a]) for a in axes],
+    )
+
+
+def _made_ready(ready: Ready, x: Array, dtype: DType) -> Array:
+    """The operand with distinct symbols, for a pair in `dtype`; sums are scratch."""
+    if ready.is_trivial:
+        return x
+    x = _diagonals(ready, x)
+    if not ready.summed:
+        return x
+    rest = [n for k, n in enumerate(x.shape) if k not in ready.summed]
+    out = np.empty(rest, dtype if x.dtype.kind == "c" else real_dtype(dtype))
+    _sum_into(out, x, ready.summed)
+    return out
+
+
+def _in_blocks(x: Array | Aval, axes: Shape, out: DType) -> bool:
+    # NumPy adds pairwise along the last axis only.
+    return out.char in "fF" and x.size > 2 * BLOCK and axes[-1] != x.ndim - 1
+
+
+def _sum_into(out: Array, x: Array, axes: Shape) -> None:
+    dtype = wide(out.dtype)
+    if _in_blocks(x, axes, dtype):
+        np.copyto(out, block_sum(x, axes).reshape(out.shape), casting="unsafe")
+    elif dtype == out.dtype:
+        add_reduce(x, axes, dtype, out)
+    else:
+        np.copyto(out, add_reduce(x, axes, dtype), casting="unsafe")
+
+
+def _one_operand(plan: Schedule, x: Array, out: Array) -> None:
+    ready = plan.ready[0]
+    x = _diagonals(ready, x)
+    target = out.transpose([plan.out.index(c) for c in ready.symbols])
+    if ready.summed:
+        _sum_into(target, x, ready.summed)
+    else:
+        np.copyto(target, x)
+
+
+def _scratch(call: Call) -> int:
+    """The largest sum of results in hand and what the pair in work takes besides."""
+    plan = _plan(call)
+    peak = live = 0
+    if not plan.steps and plan.ready[0].summed:
+        peak = _sum_scratch(call.ins[0], call.out.size)
+    held: dict[int, int] = {}
+    for step in plan.steps:
+        last = step is plan.steps[-1]
+        item = step.dtype.itemsize
+        for k in (step.x, step.y):
+            if k < len(plan.ready) and plan.ready[k].summed:
+                held[k] = item * plan.size(k)
+                peak = max(peak, live + _sum_scratch(call.ins[k], plan.size(k)))
+                live += held[k]
+        if not last:
+            held[step.out] = item * plan.size(step.out)
+            live += held[step.out]
+        shapes = [plan.shape(plan.symbols[k]) for k in (step.x, step.y)]
+        layout = layout_of(step.equation, *shapes)
+        target = call.out.dtype if last else step.dtype
+        peak = max(peak, live + scratch_of(layout, step.dtype, target))
+        live -= held.pop(step.x, 0) + held.pop(step.y, 0)
+    return peak
+
+
+def _sum_scratch(x: Aval, sums: int) -> int:
+    """Blocks and double sums of an operand's own sum."""
+    return 16 * (2 * min(x.size, 2 * BLOCK) + 3 * sums)
+
+
+# ---- operands made ready, as values --------------------------------------------------
+
+
+def _whole(shape: Sequence[int]) -> list[Any]:
+    return [(0, n, 1) for n in shape]
+
+
+def _folds(ready: Ready) -> list[tuple[Shape, int, int]]:
+    """The diagonals to take, one after the other: the shape before, and two axes."""
+    term = ready.term
+    shape = [n for k, n in enumerate(ready.shape) if k not in ready.squeezed]
+    found = []
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            a = term.index(c)
+            b = term.index(c, a + 1)
+            found.append((tuple(shape), a, b))
+            n = shape[a]
+            term = term[:a] + term[a + 1 : b] + term[b + 1 :] + c
+            shape = [*shape[:a], *shape[a + 1 : b], *shape[b + 1 :], n]
+    return found
+
+
+def _ready_value(F: Evaluator, ready: Ready, x: Any) -> Any:
+    if ready.is_trivial:
+        return x
+    if ready.squeezed:
+        key = _whole(ready.shape)
+        for k in ready.squeezed:
+            key[k] = 0
+        x = F.slice(x, tuple(key))
+    for _, a, b in _folds(ready):
+        x = F.diagonal(x, 0, a, b)
+    return F.sum(x, ready.summed, False) if ready.summed else x
+
+
+def _ready_back(F: Evaluator, ready: Ready, g: Any) -> Any:
+    """The adjoint of `_ready_value`."""
+    if ready.is_trivial:
+        return g
+    if ready.summed:
+        key, lengths = _whole(g.aval.shape), list(g.aval.shape)
+        for k in ready.summed:
+            key.insert(k, None)
+            lengths.insert(k, ready.shape[_first_axis(ready, k)])
+        g = F.broadcast_to(F.slice(g, tuple(key)), tuple(lengths))
+    for shape, a, b in reversed(_folds(ready)):
+        g = F.place_diagonal(g, shape, 0, a, b)
+    if ready.squeezed:
+        key = _whole(g.aval.shape)
+        for k in ready.squeezed:
+            key.insert(k, None)
+        g = F.slice(g, tuple(key))
+    return g
+
+
+def _first_axis(ready: Ready, k: int) -> int:
+    """An axis of the operand that has the symbol `ready.distinct[k]`."""
+    kept = [a for a in range(len(ready.shape)) if a not in ready.squeezed]
+    return kept[ready.term.index(ready.distinct[k])]
+
+
+# ---- derivatives ---------------------------------------------------------------------
+
+
+class _Walk:
+    """The nodes of one application for given operands that move.
+
+    Attributes:
+        moving: nodes that depend on those operands.
+        needed: nodes whose value a derivative reads: those with a moving partner, and
+            what they are made of.
+        values: of needed nodes, as far as they are there.
+    """
+
+    __slots__ = ("F", "moving", "needed", "plan", "values")
+
+    def __init__(self, F: Evaluator, plan: Schedule, moving: Sequence[int]) -> None:
+        count = len(plan.ready) + len(plan.steps)
+        self.F, self.plan = F, plan
+        self.moving = bytearray(count)
+        self.needed = bytearray(count)
+        for i in moving:
+            self.moving[i] = True
+        for step in plan.steps:
+            self.moving[step.out] = self.moving[step.x] or self.moving[step.y]
+        for step in reversed(plan.steps):
+            inside = self.needed[step.out]
+            self.needed[step.x] = inside or self.moving[step.y]
+            self.needed[step.y] = inside or self.moving[step.x]
+        self.values: dict[int, Any] = {}
+
+    def begin(self, xs: Sequence[Any]) -> None:
+        for k, ready in enumerate(self.plan.ready):
+            if self.needed[k]:
+                self.values[k] = _ready_value(self.F, ready, xs[k])
+
+    def value(self, step: Step) -> None:
+        """Compute the step's result again, if it is needed."""
+        if self.needed[step.out]:
+            x, y = self.values[step.x], self.values[step.y]
+            self.values[step.out] = pair(
+                self.F, x, y, step.equation, False, False, step.dtype
+            )
+
+    def taken(self, step: Step) -> tuple[Any, Any]:
+        """The sides' values, which nobody needs any more."""
+        return self.values.pop(step.x, None), self.values.pop(step.y, None)
+
+    def forget(self, step: Step) -> None:
+        """Drop what the step's own derivatives do not read."""
+        if not self.moving[step.y]:
+            self.values.pop(step.x, None)
+        if not self.moving[step.x]:
+            self.values.pop(step.y, None)
+
+
+def _keeps(call: Call, tracked: tuple[int, ...]) -> list[int]:
+    """Whatever is multiplied with a tracked operand."""
+    return [k for k in range(len(call.ins)) if tracked != (k,)]
+
+
+def _back(
+    F: Evaluator, ct: Any, call: Call, tracked: tuple[int, ...], *, xs: Any
+) -> list[Any]:
+    plan = _plan(call)
+    walk = _Walk(F, plan, tracked)
+    walk.begin(xs)
+    for step in plan.steps:
+        walk.value(step)
+        walk.forget(step)
+    if not plan.steps:
+        order = tuple([plan.out.index(c) for c in plan.symbols[0]])
+        whole = order == tuple(range(len(order)))
+        ct = ct if whole else F.permute_dims(ct, order)
+    cts = {len(walk.moving) - 1: ct}
+    del ct
+    for step in reversed(plan.steps):
+        if not walk.moving[step.out]:
+            continue
+        g = cts.pop(step.out)
+        x, y = walk.taken(step)
+        if walk.moving[step.x]:
+            cts[step.x] = _pulled(F, g, y, step.back_x, plan.dtypes[step.x], first=True)
+        if walk.moving[step.y]:
+            cts[step.y] = _pulled(
+                F, g, x, step.back_y, plan.dtypes[step.y], first=False
+            )
+    return [_ready_back(F, plan.ready[i], cts.pop(i)) for i in tracked]
+
+
+def _pulled(
+    F: Evaluator, g: Any, other: Any, equation: str, target: DType, *, first: bool
+) -> Any:
+    """The cotangent of one side of a pair, from the result's and the other side."""
+    dtype = pulled_dtype(target, g.aval.dtype, other.aval.dtype)
+    if first:
+        g = pair(F, g, other, equation, False, True, dtype)
+    else:
+        g = pair(F, other, g, equation, True, False, dtype)
+    if dtype != target:
+        g = F.real(g)
+    return g if g.aval.dtype == target else F.astype(g, target)
+
+
+def _push(F: Evaluator, ts: tuple[Any, ...], call: Call, *, xs: Any) -> Any:
+    plan = _plan(call)
+    if not plan.steps:
+        return F.einsum(ts, *call.params)
+    moving = [k for k, t in enumerate(ts) if t is not None]
+    walk = _Walk(F, plan, moving)
+    walk.begin(xs)
+    tangents = {k: _ready_value(F, plan.ready[k], ts[k]) for k in moving}
+    for step in plan.steps:
+        walk.value(step)
+        x, y = walk.taken(step)
+        if not walk.moving[step.out]:
+            continue
+        t, u = tangents.pop(step.x, None), tangents.pop(step.y, None)
+        dtype = call.out.dtype if step is plan.steps[-1] else step.dtype
+        total = None
+        if t is not None:
+            total = pair(F, t, y, step.equation, False, False, dtype)
+        if u is not None:
+            part = pair(F, x, u, step.equation, False, False, dtype)
+            total = part if total is None else F.add(total, part)
+        tangents[step.out] = total
+    return tangents[len(walk.moving) - 1]
+
+
+register(
+    Op(
+        "einsum",
+        ("xs",),
+        variadic=True,
+        params=("equation", "path"),
+        infer=_infer,
+        kernel=Write(_einsum, _scratch),
+        joint=_back,
+        joint_keeps=_keeps,
+        joint_jvp=_push,
+        batch=lambda F, call, size, xs, batched: F.einsum(
+            tuple(xs), with_batch(call.equation, batched), call.path
+        ),
+    )
+)
