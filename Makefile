@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test test-slow test-poison lint format typecheck bench clean
+.PHONY: demo test test-slow test-poison registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -22,11 +22,11 @@ export PYTHONNOUSERSITE := 1
 demo: .venv/.demo
 	$(BIN)/python examples/train_digits.py
 
-test test-slow test-poison: export TENFERRO_BACKENDS := cpu,fake
-test test-slow test-poison: export JAX_PLATFORMS := cpu
-test test-slow test-poison bench: export OPENBLAS_NUM_THREADS := 1
-test test-slow test-poison bench: export OMP_NUM_THREADS := 1
-test test-slow test-poison bench: export MKL_NUM_THREADS := 1
+test test-slow test-poison registry: export TENFERRO_BACKENDS := cpu,fake
+test test-slow test-poison registry: export JAX_PLATFORMS := cpu
+test test-slow test-poison registry bench: export OPENBLAS_NUM_THREADS := 1
+test test-slow test-poison registry bench: export OMP_NUM_THREADS := 1
+test test-slow test-poison registry bench: export MKL_NUM_THREADS := 1
 test-poison: export TENFERRO_POISON := 1
 test-poison: export PYTHONMALLOC := debug
 test-poison: export PYTHONFAULTHANDLER := 1
@@ -40,6 +40,17 @@ test-slow: .venv/.test
 # Guards around the ownership kernel's memory: tests/poison.py says which.
 test-poison: .venv/.test
 	$(PYTEST) tests/storage tests/contract
+
+# What the registry has as active runs, and the checker reads the log of it. The tracked
+# tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.
+RECEIPT := .cache/storage-ownership-receipt.json
+BASE := $${STORAGE_OWNERSHIP_BASE+--base-commit "$$STORAGE_OWNERSHIP_BASE"}
+
+registry: export PATH := $(CURDIR)/$(BIN):$(PATH)
+registry: .venv/.test
+	@mkdir -p $(dir $(RECEIPT))
+	python scripts/run-storage-ownership-contracts.py --receipt-out $(RECEIPT) $(BASE)
+	python scripts/check-storage-ownership-contracts.py --receipt $(RECEIPT) $(BASE)
 
 lint: .venv/.test
 	$(BIN)/python -m ruff check .
