@@ -37,13 +37,15 @@ def einsum(
 ) -> EagerTensor:
     """Sums of products over labelled axes, of any number of operands.
 
-    A label that is repeated in one term takes the diagonal; labels that the output
-    lacks are summed; without `->` the output has the labels that occur once, sorted.
-    `...` stands for any further axes; the last ones of different terms are paired. Axes
-    of length 1 broadcast, those of an ellipsis and those with a label.
+    A label that is repeated in one term takes the diagonal, in the output it fills the
+    diagonal of zeros; labels that the output lacks are summed; without `->` the output
+    has the labels that occur once, sorted. `...` stands for any further axes; the last
+    ones of different terms are paired. Axes of length 1 broadcast, those of an ellipsis
+    and those with a label.
 
         ta.einsum("bij,bjk->bik", x, y)  # products of matrices
         ta.einsum("ii", x)  # the trace
+        ta.einsum("i->ii", v)  # a diagonal matrix
         ta.einsum("i,ij,j", v, a, v)  # a quadratic form
 
     Args:
@@ -160,8 +162,6 @@ def _extra_axes(k: int, term: str, shape: Shape) -> int:
 def _check_output(out: str, labels: str) -> None:
     named = out.replace("...", "")
     for c in named:
-        if named.count(c) > 1:
-            _refuse("subscripts", f"`{c}` twice in the output", "name each label once")
         if c not in labels:
             _refuse(
                 "subscripts",

@@ -47,7 +47,8 @@ def _scratch(call: Call) -> int:
     x, y = call.ins
     layout = layout_of(call.equation, x.shape, y.shape)
     turned: int = x.nbytes * call.conj_x + y.nbytes * call.conj_y
-    return turned + scratch_of(layout, _within(call), call.out.dtype)
+    dtype = _within(call)
+    return turned + scratch_of(layout, dtype, plain=call.out.dtype == dtype)
 
 
 def pair(

@@ -18,40 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from .._aval import Aval, real_dtype
+from .._aval import Aval
 from ..errors import DTypeError
-from ._axes import BLOCK, add_reduce, block_sum
 from ._contract import pair, pulled_dtype, with_batch
-from ._equations import Ready, terms_of, wide
+from ._einsum_host import einsum_scratch, einsum_values, plan_for, plan_of_call
+from ._equations import DType, Ready, Shape, terms_of
 from ._op import Call, Evaluator, Op, Write, register
-from ._pairs import Array, DType, Shape, layout_of, multiply, scratch_of
-from ._schedule import Path, Schedule, Step, schedule_of
+from ._schedule import Path, Schedule, Step
 
 
 def contraction_flops(call: Call) -> int:
     """Operations of one `einsum` or `contract`, as opt_einsum counts them: the number
     of index tuples of each pair, twice where something is summed."""
     if call.op.name == "einsum":
-        return _plan(call).flops
+        return plan_of_call(call).flops
     (x, y), out = terms_of(call.equation)
     sizes = dict(zip(x + y, call.ins[0].shape + call.ins[1].shape, strict=True))
     return math.prod(sizes.values()) * (2 if len(out) < len(sizes) else 1)
 
 
 # ---- values --------------------------------------------------------------------------
-
-
-def _plan(call: Call) -> Schedule:
-    """The schedule of one application, found once."""
-    found: Schedule | None = call.__dict__.get("schedule")
-    if found is None:
-        found = call.__dict__["schedule"] = _schedule(call.ins, *call.params)
-    return found
-
-
-def _schedule(xs: Sequence[Aval], equation: str, path: Path) -> Schedule:
-    shapes, dtypes = tuple([x.shape for x in xs]), tuple([x.dtype for x in xs])
-    return schedule_of(equation, path, shapes, dtypes)
 
 
 def _infer(xs: tuple[Aval, ...], equation: str, path: Path) -> tuple[Any, Any]:
@@ -63,109 +49,8 @@ def _infer(xs: tuple[Aval, ...], equation: str, path: Path) -> tuple[Any, Any]:
                 found="dtype bool",
                 fix="convert it with `ta.astype`; to count, use an integer dtype",
             )
-    plan = _schedule(xs, equation, path)
-    return plan.shape(plan.out), np.result_type(*[x.dtype for x in xs])
-
-
-def _einsum(call: Call, outs: list[Array], ins: list[Array]) -> None:
-    plan, out = _plan(call), outs[0]
-    if not plan.steps:
-        _one_operand(plan, ins[0], out)
-        return
-    made: dict[int, Array] = {}
-
-    def taken(k: int, dtype: DType) -> Array:
-        return made.pop(k) if k in made else _made_ready(plan.ready[k], ins[k], dtype)
-
-    for step in plan.steps:
-        x, y = taken(step.x, step.dtype), taken(step.y, step.dtype)
-        shape = plan.shape(plan.symbols[step.out])
-        z = out if step is plan.steps[-1] else np.empty(shape, step.dtype)
-        multiply(layout_of(step.equation, x.shape, y.shape), x, y, z, step.dtype)
-        made[step.out] = z
-
-
-def _diagonals(ready: Ready, x: Array) -> Array:
-    """A view with each symbol once, in the order `ready.distinct`."""
-    if ready.squeezed:
-        x = x.reshape([n for k, n in enumerate(x.shape) if k not in ready.squeezed])
-    if ready.term == ready.distinct:
-        return x
-    axes = [[k for k, c in enumerate(ready.term) if c == d] for d in ready.distinct]
-    return np.lib.stride_tricks.as_strided(
-        x,
-        [x.shape[a[0]] for a in axes],
-        [sum([x.strides[k] for k in a]) for a in axes],
-    )
-
-
-def _made_ready(ready: Ready, x: Array, dtype: DType) -> Array:
-    """The operand with distinct symbols, for a pair in `dtype`; sums are scratch."""
-    if ready.is_trivial:
-        return x
-    x = _diagonals(ready, x)
-    if not ready.summed:
-        return x
-    rest = [n for k, n in enumerate(x.shape) if k not in ready.summed]
-    out = np.empty(rest, dtype if x.dtype.kind == "c" else real_dtype(dtype))
-    _sum_into(out, x, ready.summed)
-    return out
-
-
-def _in_blocks(x: Array | Aval, axes: Shape, out: DType) -> bool:
-    # NumPy adds pairwise along the last axis only.
-    return out.char in "fF" and x.size > 2 * BLOCK and axes[-1] != x.ndim - 1
-
-
-def _sum_into(out: Array, x: Array, axes: Shape) -> None:
-    dtype = wide(out.dtype)
-    if _in_blocks(x, axes, dtype):
-        np.copyto(out, block_sum(x, axes).reshape(out.shape), casting="unsafe")
-    elif dtype == out.dtype:
-        add_reduce(x, axes, dtype, out)
-    else:
-        np.copyto(out, add_reduce(x, axes, dtype), casting="unsafe")
-
-
-def _one_operand(plan: Schedule, x: Array, out: Array) -> None:
-    ready = plan.ready[0]
-    x = _diagonals(ready, x)
-    target = out.transpose([plan.out.index(c) for c in ready.symbols])
-    if ready.summed:
-        _sum_into(target, x, ready.summed)
-    else:
-        np.copyto(target, x)
-
-
-def _scratch(call: Call) -> int:
-    """The largest sum of results in hand and what the pair in work takes besides."""
-    plan = _plan(call)
-    peak = live = 0
-    if not plan.steps and plan.ready[0].summed:
-        peak = _sum_scratch(call.ins[0], call.out.size)
-    held: dict[int, int] = {}
-    for step in plan.steps:
-        last = step is plan.steps[-1]
-        item = step.dtype.itemsize
-        for k in (step.x, step.y):
-            if k < len(plan.ready) and plan.ready[k].summed:
-                held[k] = item * plan.size(k)
-                peak = max(peak, live + _sum_scratch(call.ins[k], plan.size(k)))
-                live += held[k]
-        if not last:
-            held[step.out] = item * plan.size(step.out)
-            live += held[step.out]
-        shapes = [plan.shape(plan.symbols[k]) for k in (step.x, step.y)]
-        layout = layout_of(step.equation, *shapes)
-        target = call.out.dtype if last else step.dtype
-        peak = max(peak, live + scratch_of(layout, step.dtype, target))
-        live -= held.pop(step.x, 0) + held.pop(step.y, 0)
-    return peak
-
-
-def _sum_scratch(x: Aval, sums: int) -> int:
-    """Blocks and double sums of an operand's own sum."""
-    return 16 * (2 * min(x.size, 2 * BLOCK) + 3 * sums)
+    plan = plan_for(xs, equation, path)
+    return plan.shape(plan.result.term), np.result_type(*[x.dtype for x in xs])
 
 
 # ---- operands made ready, as values --------------------------------------------------
@@ -293,14 +178,15 @@ def _keeps(call: Call, tracked: tuple[int, ...]) -> list[int]:
 def _back(
     F: Evaluator, ct: Any, call: Call, tracked: tuple[int, ...], *, xs: Any
 ) -> list[Any]:
-    plan = _plan(call)
+    plan = plan_of_call(call)
     walk = _Walk(F, plan, tracked)
     walk.begin(xs)
     for step in plan.steps:
         walk.value(step)
         walk.forget(step)
+    ct = _ready_value(F, plan.result, ct)
     if not plan.steps:
-        order = tuple([plan.out.index(c) for c in plan.symbols[0]])
+        order = tuple([plan.result.symbols.index(c) for c in plan.symbols[0]])
         whole = order == tuple(range(len(order)))
         ct = ct if whole else F.permute_dims(ct, order)
     cts = {len(walk.moving) - 1: ct}
@@ -334,7 +220,7 @@ def _pulled(
 
 
 def _push(F: Evaluator, ts: tuple[Any, ...], call: Call, *, xs: Any) -> Any:
-    plan = _plan(call)
+    plan = plan_of_call(call)
     if not plan.steps:
         return F.einsum(ts, *call.params)
     moving = [k for k, t in enumerate(ts) if t is not None]
@@ -355,7 +241,7 @@ def _push(F: Evaluator, ts: tuple[Any, ...], call: Call, *, xs: Any) -> Any:
             part = pair(F, x, u, step.equation, False, False, dtype)
             total = part if total is None else F.add(total, part)
         tangents[step.out] = total
-    return tangents[len(walk.moving) - 1]
+    return _ready_back(F, plan.result, tangents[len(walk.moving) - 1])
 
 
 register(
@@ -365,7 +251,7 @@ register(
         variadic=True,
         params=("equation", "path"),
         infer=_infer,
-        kernel=Write(_einsum, _scratch),
+        kernel=Write(einsum_values, einsum_scratch),
         joint=_back,
         joint_keeps=_keeps,
         joint_jvp=_push,

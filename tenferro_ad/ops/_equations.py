@@ -112,7 +112,13 @@ class Ready:
 
     @property
     def is_trivial(self) -> bool:
+        """Nothing is to be done."""
         return len(self.symbols) == len(self.shape)
+
+    @property
+    def is_distinct(self) -> bool:
+        """There are no diagonals to take."""
+        return len(self.distinct) == len(self.term)
 
 
 def made_ready(

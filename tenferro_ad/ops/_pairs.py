@@ -135,12 +135,13 @@ def merges(term: str, rows: list[str], cols: list[str], sizes: dict[str, int]) -
     return 1 in ends
 
 
-def scratch_of(layout: Layout, dtype: DType, out: DType) -> int:
-    """Bytes that `multiply` may take beside its operands and its result."""
+def scratch_of(layout: Layout, dtype: DType, *, plain: bool) -> int:
+    """Bytes that `multiply` may take beside its operands and its result, which is
+    `plain` if it is row-major and of the dtype that is computed in."""
     if layout.sides is None:
         return 0
     x, y, z = (math.prod(s.shape) for s in layout.sides)
-    stored = not layout.sides[2].fits or out != dtype
+    stored = not (plain and layout.sides[2].fits)
     return dtype.itemsize * (x + y + (z if stored else 0))
 
 

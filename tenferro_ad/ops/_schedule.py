@@ -64,7 +64,8 @@ class Schedule:
     """The nodes of an einsum.
 
     Attributes:
-        ready: for each operand.
+        ready: for each operand; `result` for the output, whose term may repeat symbols
+            (the last node has each once, on the diagonals of zeros).
         symbols, dtypes: of each node. Operands have the dtype that they come in.
         steps: pairs, in order; the last one gives the output.
         sizes: length of each symbol.
@@ -76,7 +77,7 @@ class Schedule:
     symbols: tuple[str, ...]
     dtypes: tuple[DType, ...]
     steps: tuple[Step, ...]
-    out: str
+    result: Ready
     sizes: dict[str, int]
     flops: int
 
@@ -99,20 +100,22 @@ def schedule_of(
     terms, out = terms_of(equation)
     sizes = sizes_of("einsum", terms, shapes)
     ready = made_ready(terms, out, shapes, sizes)
+    (result,) = made_ready((out,), out, (tuple([sizes[c] for c in out]),), sizes)
+    out = result.symbols
     pairs = pairs_of(path, len(terms))
     sets, flops = _contents([r.symbols for r in ready], out, pairs, sizes)
     symbols = _ordered([r.symbols for r in ready], out, pairs, sets, sizes)
-    result = wide(np.result_type(*dtypes))
+    dtype = wide(np.result_type(*dtypes))
     nodes = list(dtypes)
     steps = []
     for number, (x, y) in enumerate(pairs, len(terms)):
         complex_ = "c" in nodes[x].kind + nodes[y].kind
-        nodes.append(result if complex_ else real_dtype(result))
+        nodes.append(dtype if complex_ else real_dtype(dtype))
         a, b, z = symbols[x], symbols[y], symbols[number]
         forms = canonical(a, b, z), canonical(z, b, a), canonical(a, z, b)
         steps.append(Step(x, y, number, *forms, nodes[-1]))
     return Schedule(
-        ready, tuple(symbols), tuple(nodes), tuple(steps), out, sizes, flops
+        ready, tuple(symbols), tuple(nodes), tuple(steps), result, sizes, flops
     )
 
 

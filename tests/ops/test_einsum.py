@@ -77,6 +77,17 @@ def test_an_ellipsis_that_the_output_lacks_is_summed() -> None:
     check_grads(lambda x: ta.einsum("...i->i", x), [x], order=2)
 
 
+@pytest.mark.parametrize("subscripts", ["i->ii", "ij->iji", "ij->jjii", "...i->...ii"])
+def test_a_label_repeated_in_the_output_fills_a_diagonal(subscripts: str) -> None:
+    (x,) = draw((2,) if subscripts == "i->ii" else (2, 3))
+    y = ta.einsum(subscripts, x)
+    back = "->".join(reversed(subscripts.split("->")))
+    close(ta.einsum(back, y), x)
+    assert np.count_nonzero(np.array(y.tolist())) == x.size
+    check_grads(lambda x: ta.einsum(subscripts, x), [x], order=2)
+    check_grads(lambda x, w: ta.einsum(f"{subscripts}", x) * w, [x, y], order=2)
+
+
 def test_hundreds_of_labels_are_told_apart() -> None:
     n = 300
     labels = [opt_einsum.get_symbol(k) for k in range(n + 1)]
@@ -339,7 +350,6 @@ X, Y = np.ones((2, 3)), np.ones((3, 4))
         (InvalidArgumentError, r"`\.`", ("i.j", X), {}),
         (InvalidArgumentError, r"`\.`", ("...i...", X), {}),
         (InvalidArgumentError, "`z` in the output", ("ij->iz", X), {}),
-        (InvalidArgumentError, "`i` twice in the output", ("ij->ii", X), {}),
         (ShapeError, r"shape \(2, 3\) for the term `i`", ("i,jk", X, Y), {}),
         (ShapeError, "operand 1", ("ij,jkl", X, Y), {}),
         (ShapeError, "operand 0", ("...ijk", X), {}),

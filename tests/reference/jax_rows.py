@@ -325,7 +325,14 @@ def _einsum(*args: Any) -> Any:
         else x.astype(dtype)
         for term, x in zip(terms, xs, strict=True)
     ]
-    return jnp.einsum(equation, *wide)
+    left, _, out = equation.partition("->")
+    once = "".join(dict.fromkeys(out))
+    found = jnp.einsum(f"{left}->{once}", *wide)
+    if once == out:  # JAX has no repeated labels in outputs
+        return found
+    places = jnp.indices(found.shape)
+    zeros = jnp.zeros([found.shape[once.index(c)] for c in out], dtype)
+    return zeros.at[tuple(places[once.index(c)] for c in out)].set(found)
 
 
 JAX["contract"] = _contract
