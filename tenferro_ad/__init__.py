@@ -35,6 +35,7 @@ from ._ledger import (
     ledger,
 )
 from .engine import (
+    Compiled,
     EagerTensor,
     Fused,
     Spec,
@@ -84,6 +85,7 @@ from .engine import (
     ceil,
     checkpoint,
     clip,
+    compile,
     complex,
     concat,
     conj,
@@ -356,6 +358,7 @@ __all__ = [
     # rooms
     "errors",
     # functions
+    "Compiled",
     "EagerTensor",
     "Fused",
     "Spec",
@@ -405,6 +408,7 @@ __all__ = [
     "ceil",
     "checkpoint",
     "clip",
+    "compile",
     "complex",
     "concat",
     "conj",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any, Final, final
+from weakref import WeakSet
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class CpuDevice:
         self.pool_bytes = 0
         self._limit: int | None = None
         self._pool: dict[int, list[Array]] = {}
+        # Who remembers arrays over pooled memory; told to forget when it is trimmed.
+        self.forgetting: WeakSet[Any] = WeakSet()
 
     def __repr__(self) -> str:
         return f"device({self.name!r})"
@@ -124,6 +127,8 @@ class CpuDevice:
 
     def trim(self) -> None:
         """Give the pool's memory back to the operating system."""
+        for remembering in list(self.forgetting):
+            remembering.forget()
         self._pool.clear()
         self.pool_bytes = 0
 
@@ -229,6 +234,7 @@ def _plan_elementwise(call: Call, kernel: Elementwise) -> Plan:
         into=into,
         scratch_nbytes=printed.scratch_nbytes(shape),
         into_nbytes=needed,
+        printed=printed,
     )
 
 

@@ -72,6 +72,47 @@ class Printed:
         """`run(*ins, out)` where `out` may be the first operand."""
         return _fitted(self.aliased, self.aliased_temps, shape, self.n, even)
 
+    def inline(
+        self,
+        operands: Sequence[str],
+        out: str,
+        registers: Sequence[str],
+        prefix: str,
+        *,
+        aliased: bool,
+    ) -> tuple[list[str], dict[str, Any]] | None:
+        """The kernel as statements of a longer function, and what their names mean.
+
+        Args:
+            operands, out, registers: names of the arrays.
+            prefix: begins the names of the kernel's own functions and numbers.
+            aliased: `out` is the first operand's memory.
+
+        Floating-point warnings are the longer function's business. None where the
+        kernel is no straight line of statements.
+        """
+        body: Any = self.aliased if aliased else self.body
+        written = getattr(body, "written", None)
+        if written is None:
+            return None
+        params, lines = written
+        names = dict(zip(params.split(", "), [*operands, out], strict=True))
+        names.update((f"t{k}", r) for k, r in enumerate(registers))
+        space: dict[str, Any] = {}
+
+        def renamed(found: re.Match[str]) -> str:
+            name = found[0]
+            if name in names:
+                return str(names[name])
+            if name in body.__globals__:
+                space[prefix + name] = body.__globals__[name]
+                return prefix + name
+            return name
+
+        if lines and lines[0].startswith("with "):
+            lines = [line.removeprefix("    ") for line in lines[1:]]
+        return [re.sub(r"[A-Za-z_]\w*", renamed, line) for line in lines], space
+
     def adder(self, shape: tuple[int, ...]) -> Run:
         """`run(*ins, acc)` adds the values to `acc`."""
         body, n = self.body, self.n

@@ -24,6 +24,7 @@ from ..storage import (
     host_elements,
     transfer,
 )
+from ._numpy_printer import Printed
 
 
 @final
@@ -42,6 +43,8 @@ class Plan:
             operand's; elementwise only.
         into: `into(state, *arrays, acc)` adds the result to `acc`, through scratch; for
             kernels with one output.
+        printed: the kernel's statements, for code that runs many of them; elementwise
+            only.
         scratch_nbytes, into_nbytes: workspace of `run` and of `into`.
         aval, shape, dtype, nbytes, device: of the first output.
         is_small: steps may allocate the output themselves and call `run`.
@@ -61,6 +64,7 @@ class Plan:
         "is_small",
         "nbytes",
         "overwrite",
+        "printed",
         "run",
         "scratch_nbytes",
         "shape",
@@ -80,12 +84,14 @@ class Plan:
         into: Callable[..., None] | None = None,
         scratch_nbytes: int = 0,
         into_nbytes: int = 0,
+        printed: Printed | None = None,
     ) -> None:
         self.call = call
         self.aval = aval = call.out
         self.shape, self.dtype, self.nbytes = aval.shape, aval.dtype, aval.nbytes
         self.device = aval.device
         self.run = run
+        self.printed = printed
         self.source = source
         self.overwrite = overwrite
         self.into = into
@@ -99,6 +105,12 @@ class Plan:
         self.specs: list[RuleSpec | None] | None = (
             [None] * 4 if short and call.is_differentiable else None
         )
+
+    def registers(self, *, aliased: bool) -> tuple[Any, ...]:
+        """Dtypes of the arrays that `printed` needs beside operands and output."""
+        if self.printed is None:
+            return ()
+        return self.printed.aliased_temps if aliased else self.printed.temps
 
     def put_before(self, check: Callable[..., None]) -> None:
         """Let `check(call, arrays)` refuse values before anything is allocated."""

@@ -25,6 +25,7 @@ from . import (
 )
 from ._axes import axes_of, axis_of, extents, int_of, shape_of
 from ._checkpoint import checkpoint
+from ._compile import Compiled, compile
 from ._devices import default_device, devices
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, ValueGuard
@@ -66,6 +67,7 @@ __all__ = [
     "EagerTensor",
     "Spec",
     "TracedProgram",
+    "Compiled",
     "ValueGuard",
     "as_tensor",
     "asarray",
@@ -73,6 +75,7 @@ __all__ = [
     "from_dlpack",
     "host_array_of",
     "to_dlpack",
+    "compile",
     "program_of",
     "variable",
     # where values live

@@ -192,12 +192,11 @@ def traced(
         program = trace.program
         here = STATE.get()
         records = []
-        for y in outs:
-            y = as_tensor(y)
+        for y in map(as_tensor, outs):
             living(chain_of(y), "trace", "fn")
             records.append(inside(here, y, "trace")._record)
         program.outputs = tuple([r.array.variable for r in records])
-        del y, outs, records
+        del outs, records
     finally:
         STATE.reset(token)
         trace.is_open = False

@@ -16,17 +16,22 @@ from ._direct import (
     plan_of,
     scalar_record,
 )
+from ._graph import GRAPHS, CacheInfo, CompiledGraph, compile_program
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs
+from ._schedule import Schedule, schedule
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
-from ._trace import NOWHERE, Symbol, Trace, is_symbolic, traced_error
+from ._trace import NOWHERE, Symbol, Trace, is_symbolic, strides_of, traced_error
 
 __all__ = [
     "DEFAULT_DEVICE",
     "DIRECT",
     "NOWHERE",
     "BatchEvaluator",
+    "GRAPHS",
     "BorrowedBindings",
+    "CacheInfo",
+    "CompiledGraph",
     "Completed",
     "CompletionUnproven",
     "DirectEvaluator",
@@ -37,12 +42,14 @@ __all__ = [
     "ExecutionOutcome",
     "RetiredBorrowed",
     "RetiredFailed",
+    "Schedule",
     "Submission",
     "Symbol",
     "Trace",
     "as_records",
     "batched_program",
     "default_device",
+    "compile_program",
     "device_of",
     "direct",
     "devices",
@@ -51,6 +58,8 @@ __all__ = [
     "pair_plan",
     "plan_of",
     "scalar_record",
+    "schedule",
+    "strides_of",
     "submit_borrowed",
     "traced_error",
 ]

@@ -50,7 +50,7 @@ class Symbol:
     def layout(self) -> Array:
         """Shape, dtype and strides of the value, as an array that must not be read."""
         if self._layout is None:
-            self._layout = _unread(self.trace.program.avals[self.variable])
+            self._layout = layout_of(self.trace.program.avals[self.variable])
         return self._layout
 
     @property
@@ -63,15 +63,25 @@ class Symbol:
     __array__ = __array_ufunc__ = __array_function__ = _refuse
 
 
-def _unread(aval: Aval) -> Array:
-    strides, step = [], aval.dtype.itemsize
-    for n in reversed(aval.shape):
-        strides.append(step)
-        step *= max(n, 1)
+def layout_of(aval: Aval, strides: tuple[int, ...] | None = None) -> Array:
+    """An array of this shape, dtype and strides (default: row-major) that must not be
+    read."""
+    if strides is None:
+        steps, step = [], aval.dtype.itemsize
+        for n in reversed(aval.shape):
+            steps.append(step)
+            step *= max(n, 1)
+        strides = tuple(steps[::-1])
     one = np.empty(1, aval.dtype)
-    return np.lib.stride_tricks.as_strided(
-        one, aval.shape, strides[::-1], writeable=False
-    )
+    return np.lib.stride_tricks.as_strided(one, aval.shape, strides, writeable=False)
+
+
+def strides_of(record: ValueRecord) -> tuple[int, ...] | None:
+    """Strides of a value in host memory; None for a row-major one."""
+    array = record.array
+    if type(array) is not np.ndarray or array.flags.c_contiguous:
+        return None
+    return array.strides
 
 
 def is_symbolic(record: ValueRecord) -> bool:
@@ -273,4 +283,12 @@ def _operation(
     return call.op, [ct if k < 0 else saved[k] for k in rule.positions], call.params
 
 
-__all__ = ["NOWHERE", "Symbol", "Trace", "is_symbolic", "traced_error"]
+__all__ = [
+    "NOWHERE",
+    "Symbol",
+    "Trace",
+    "is_symbolic",
+    "layout_of",
+    "strides_of",
+    "traced_error",
+]

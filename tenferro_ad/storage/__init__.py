@@ -26,6 +26,7 @@ from ._descriptor import (
     host_array,
 )
 from ._device_array import DeviceAllocation, DeviceArray, Work, host_elements, land
+from ._disjoint import prove_places
 from ._door import (
     DOOR_NAMES,
     SMALL_ARRAY_SOURCE,
@@ -128,6 +129,7 @@ __all__ = [
     "Contiguous",
     "RootBoundSpan",
     "WriteInjectivityProof",
+    "prove_places",
     "validations",
     # prepared access
     "AccessTarget",

@@ -12,6 +12,8 @@ reported, and pairs are compared in the order of their bytes.
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -67,6 +69,41 @@ def prove_disjoint(
         )
     _compare(operation, requests)
     return proven
+
+
+def prove_places(places: Sequence[tuple[int, int, int, int]]) -> None:
+    """Prove that places of one arena that are in use together share no bytes.
+
+    Args:
+        places: first and last moment of use, offset and bytes.
+
+    Raises:
+        OverlapError: two of them share bytes while both are in use.
+
+    Cost: O(n log n) comparisons and O(n) moves for n places.
+    """
+    validations.disjointness += 1
+    ends: list[tuple[int, int, int]] = []  # last moment, offset, number
+    used: list[tuple[int, int, int]] = []  # offset, end, number; in order of offset
+    for number in sorted(range(len(places)), key=lambda k: places[k][0]):
+        start, stop, offset, nbytes = places[number]
+        while ends and ends[0][0] < start:
+            _, at, old = heapq.heappop(ends)
+            del used[bisect.bisect_left(used, (at, -1, old))]
+        if not nbytes:
+            continue
+        entry = (offset, offset + nbytes, number)
+        k = bisect.bisect_left(used, entry)
+        for other in used[max(k - 1, 0) : k + 1]:
+            if other[0] < entry[1] and entry[0] < other[1]:
+                raise OverlapError(
+                    operation="schedule",
+                    found=f"places {min(number, other[2])} and "
+                    f"{max(number, other[2])} share bytes while both are in use",
+                    slots=(min(number, other[2]), max(number, other[2])),
+                )
+        used.insert(k, entry)
+        heapq.heappush(ends, (stop, offset, number))
 
 
 def _compare(operation: str, requests: Sequence[Request]) -> None:

@@ -1,0 +1,240 @@
+"""`ta.compile`: trace once for each structure, shape and dtype, then replay."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import optree
+
+from .._ledger import STATE
+from ..errors import InvalidArgumentError, NotUniqueError
+from ..ops import evaluate
+from ..runtime import CacheInfo, CompiledGraph, Schedule, compile_program, strides_of
+from ..runtime._graph import Cache
+from ..storage import ValueRecord
+from ._dispatch import HANDLES
+from ._eager import EagerTensor
+from ._make import asarray
+from ._pytrees import flatten
+from ._trace import aval_like, traced
+
+LIMIT = 64  # signatures that one compiled function keeps
+
+
+class _Entry:
+    """One signature: the graph, the constants as tensors, the result's structure."""
+
+    __slots__ = ("constants", "donated", "graph", "out_def", "program")
+
+    def __init__(
+        self,
+        program: Any,
+        constants: list[EagerTensor],
+        out_def: Any,
+        donated: tuple[int, ...],
+        strides: list[Any],
+    ) -> None:
+        self.program, self.constants, self.out_def = program, constants, out_def
+        self.donated = donated
+        self.graph = compile_program(
+            program, [c._record for c in constants], donated, strides
+        )
+
+
+@final
+class Compiled:
+    """A compiled function; see `ta.compile`."""
+
+    def __init__(self, fn: Callable[..., Any], donate: tuple[int, ...]) -> None:
+        self._fn = fn
+        self._donate = donate
+        self._entries: Cache[_Entry] = Cache(LIMIT)
+        functools.update_wrapper(self, fn)
+
+    @property
+    def cache(self) -> CacheInfo:
+        """Hits, misses and evictions of this function's signatures."""
+        return self._entries.info
+
+    def graph(self, *args: Any, **kwargs: Any) -> CompiledGraph:
+        """The graph for arguments like these (`Spec`s, tensors or arrays); `graph.plan`
+        says what a run allocates."""
+        leaves, treedef = flatten((args, kwargs))
+        return self._entry(leaves, treedef).graph
+
+    def plan(self, *args: Any, **kwargs: Any) -> Schedule:
+        """Arenas, places and outputs for arguments like these."""
+        return self.graph(*args, **kwargs).plan
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = flatten((args, kwargs))
+        entry = self._entry(leaves, treedef)
+        tensors = [
+            x if type(x) is EagerTensor else asarray(x) for x in leaves if _is_array(x)
+        ]
+        state = STATE.get()
+        if state.level is not None or state.trace is not None:
+            # Recorded like any other work, one operation at a time.
+            outs = evaluate(entry.program, HANDLES, [*tensors, *entry.constants])
+            return optree.tree_unflatten(entry.out_def, outs)
+        records = [x._live("compiled function") for x in tensors]
+        if not entry.donated:
+            found = entry.graph.run(state, records)
+            return optree.tree_unflatten(entry.out_def, handles_on(found, records))
+        return self._donating(entry, tensors, records)
+
+    def _donating(
+        self, entry: _Entry, tensors: list[EagerTensor], records: list[ValueRecord]
+    ) -> Any:
+        given = [tensors[k] for k in entry.donated]
+        for k in entry.donated:
+            _check_donation(tensors[k], k, records)
+        spent: list[int] = []
+        for x in given:
+            x._rec = None  # type: ignore[assignment]
+        try:
+            found = entry.graph.run(STATE.get(), records, spent)
+        except BaseException:
+            for k in entry.donated:
+                if k not in spent:  # nothing wrote over it
+                    tensors[k]._rec = records[k]
+            raise
+        kept = [r for k, r in enumerate(records) if k not in entry.donated]
+        return optree.tree_unflatten(entry.out_def, handles_on(found, kept))
+
+    def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
+        key: list[Any] = [treedef]
+        for x in leaves:
+            if type(x) is EagerTensor:
+                record = x._live("compiled function")
+                key.append(record.aval)
+                if (steps := strides_of(record)) is not None:
+                    key.append(steps)
+            else:
+                aval = aval_like(x)
+                key.append(aval if aval is not None else (type(x), x))
+        try:
+            return self._entries.get(tuple(key), lambda: self._made(leaves, treedef))
+        except TypeError as error:
+            if "unhashable" not in str(error):
+                raise
+            raise InvalidArgumentError(
+                operation="compile",
+                argument="args",
+                found="an argument that is neither a tensor nor hashable",
+                fix="pass tensors, arrays, numbers, strings or pytrees of them",
+            ) from None
+
+    def _made(self, leaves: list[Any], treedef: Any) -> _Entry:
+        avals = [aval_like(x) for x in leaves]
+        program, constants, out_def = traced(
+            lambda args, kwargs: self._fn(*args, **kwargs), leaves, avals, treedef
+        )
+        donated = self._donated(leaves, treedef)
+        strides = [
+            strides_of(x._record) if type(x) is EagerTensor else None
+            for x in leaves
+            if _is_array(x)
+        ]
+        return _Entry(program, constants, out_def, donated, strides)
+
+    def _donated(self, leaves: list[Any], treedef: Any) -> tuple[int, ...]:
+        """Positions among the tensors of the leaves that are donated."""
+        if not self._donate:
+            return ()
+        numbered: Any = optree.tree_unflatten(treedef, list(range(len(leaves))))
+        args = numbered[0]
+        wanted: set[int] = set()
+        for n in self._donate:
+            if not -len(args) <= n < len(args):
+                raise InvalidArgumentError(
+                    operation="compile",
+                    argument="donate_argnums",
+                    found=f"{n} for a call with {len(args)} positional arguments",
+                    fix="name positional arguments that the call passes",
+                )
+            wanted.update(flatten(args[n])[0])
+        at, found = 0, []
+        for k, x in enumerate(leaves):
+            if _is_array(x):
+                if k in wanted:
+                    found.append(at)
+                at += 1
+        return tuple(found)
+
+
+def _is_array(x: Any) -> bool:
+    return type(x) is EagerTensor or aval_like(x) is not None
+
+
+def _check_donation(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
+    record = records[k]
+    home = record.home
+    twice = sum(r is record for r in records) > 1
+    if twice or not record.is_unique or record.is_rootless or home is not None:
+        raise NotUniqueError(
+            operation="compiled function",
+            argument="donate_argnums",
+            found="a donated value that is passed twice"
+            if twice
+            else "a donated value that someone else holds, or that is part of a "
+            "larger allocation",
+            fix="drop the other holders, donate another value, or do not donate",
+            recovered=x,
+        )
+
+
+def handles_on(
+    found: Sequence[ValueRecord], records: Sequence[ValueRecord]
+) -> list[EagerTensor]:
+    """Handles on output records: inputs and repeated ones get one more holder."""
+    seen = {id(r) for r in records}
+    made = []
+    for r in found:
+        if id(r) in seen:
+            r.tokens.append(None)
+        seen.add(id(r))
+        made.append(EagerTensor(r, None, -1, None))
+    return made
+
+
+def compile(
+    fn: Callable[..., Any], *, donate_argnums: int | Sequence[int] = ()
+) -> Compiled:
+    """`fn`, traced once for each structure, shape and dtype, then replayed.
+
+    A replay runs the kernels one after another in arenas whose places were chosen
+    beforehand; nothing is traced, checked or recorded. Under a tape or another
+    transform, the traced operations are recorded like eager ones.
+
+    Args:
+        fn: a function of tensors and pytrees of tensors. Leaves that are no arrays
+            (numbers, strings) must be hashable; each value is a signature of its own.
+            Tensors that `fn` closes over become constants of the compiled graph.
+        donate_argnums: positional arguments whose memory the outputs take over; their
+            handles are empty afterwards.
+
+    Returns:
+        A function with `cache` (hits, misses, evictions), `graph(*args)`, and
+        `plan(*args)`.
+
+    Raises (when called):
+        TracedConversionError: Python control flow depends on values.
+        NotUniqueError: somebody else holds a donated value; nothing ran.
+        InvalidArgumentError: a donated argument that no output can use.
+
+    Cost: the first call of a signature traces and plans; a replay allocates one arena
+        for each reason and one buffer for each output, copies nothing by itself.
+    """
+    if not callable(fn):
+        raise InvalidArgumentError(
+            operation="compile",
+            argument="fn",
+            found=f"a `{type(fn).__name__}`",
+            fix="pass a function of tensors",
+        )
+    numbers = (donate_argnums,) if isinstance(donate_argnums, int) else donate_argnums
+    return Compiled(fn, tuple(int(np.int64(n)) for n in numbers))
