@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any, Final, final
-from weakref import WeakSet
 
 import numpy as np
 
@@ -55,8 +54,9 @@ class CpuDevice:
         self.pool_bytes = 0
         self._limit: int | None = None
         self._pool: dict[int, list[Array]] = {}
-        # Who remembers arrays over pooled memory; told to forget when it is trimmed.
-        self.forgetting: WeakSet[Any] = WeakSet()
+        # Functions over arrays in pooled memory, for runs that get that memory again;
+        # forgotten when it is trimmed.
+        self.remembered: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"device({self.name!r})"
@@ -127,8 +127,7 @@ class CpuDevice:
 
     def trim(self) -> None:
         """Give the pool's memory back to the operating system."""
-        for remembering in list(self.forgetting):
-            remembering.forget()
+        self.remembered.clear()
         self._pool.clear()
         self.pool_bytes = 0
 

@@ -12,8 +12,14 @@ import optree
 from .._ledger import STATE
 from ..errors import InvalidArgumentError, NotUniqueError
 from ..ops import evaluate
-from ..runtime import CacheInfo, CompiledGraph, Schedule, compile_program, strides_of
-from ..runtime._graph import Cache
+from ..runtime import (
+    Cache,
+    CacheInfo,
+    CompiledGraph,
+    Schedule,
+    compile_program,
+    strides_of,
+)
 from ..storage import ValueRecord
 from ._dispatch import HANDLES
 from ._eager import EagerTensor

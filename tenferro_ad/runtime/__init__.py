@@ -16,7 +16,7 @@ from ._direct import (
     plan_of,
     scalar_record,
 )
-from ._graph import GRAPHS, CacheInfo, CompiledGraph, compile_program
+from ._graph import GRAPHS, Cache, CacheInfo, CompiledGraph, compile_program
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs
 from ._schedule import Schedule, schedule
@@ -30,6 +30,7 @@ __all__ = [
     "BatchEvaluator",
     "GRAPHS",
     "BorrowedBindings",
+    "Cache",
     "CacheInfo",
     "CompiledGraph",
     "Completed",

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 _TRANSPOSED: Final = re.compile(r"\bv(\d+)\.T\b")
 # Names of the states under which outputs are allocated.
 _STATES: Final = {RECOMPUTE_OUTPUT: "again", DUPLICATE_DESTINATION: "copying"}
-FRAMES: Final = 4  # arenas whose arrays are remembered
+FRAMES: Final = 64  # functions over arenas that a device remembers
 
 
 class Replay:
@@ -32,7 +32,7 @@ class Replay:
     Thread-safe: each run has arenas of its own.
     """
 
-    __slots__ = ("__weakref__", "_arenas", "_frames", "_make", "_names", "schedule")
+    __slots__ = ("_arenas", "_make", "_names", "_remembered", "_token", "schedule")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -44,13 +44,8 @@ class Replay:
         writer = _Writer(schedule)
         self._make: Callable[..., Callable[..., list[ValueRecord]]] = writer.written()
         self._names = writer.static, writer.transposed
-        self._frames: dict[tuple[int, ...], tuple[list[Any], Any]] = {}
-        if device is not None:
-            device.forgetting.add(self)
-
-    def forget(self) -> None:
-        """Let go of arrays over memory that the pool gives back."""
-        self._frames.clear()
+        self._token = object()
+        self._remembered: dict[Any, Any] = {} if device is None else device.remembered
 
     def run(
         self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None
@@ -67,22 +62,22 @@ class Replay:
         for reason, aval in self._arenas:
             under = state if reason == state.reason else _under(state, reason)
             held.append(allocate(under, aval, "arena"))
-        key = tuple([id(r.array.base) for r in held])
-        frame = self._frames.get(key)
+        key = (self._token, *[id(r.array.base) for r in held])
+        frame = self._remembered.get(key)
         if frame is None:
             frame = self._bound(key, held)
         return frame[1](state, spent, *inputs)  # type: ignore[no-any-return]
 
     def _bound(
-        self, key: tuple[int, ...], held: list[ValueRecord]
+        self, key: tuple[Any, ...], held: list[ValueRecord]
     ) -> tuple[list[Any], Any]:
         """The function over these arenas."""
         memory = {
             reason: r.array for (reason, _), r in zip(self._arenas, held, strict=True)
         }
         arrays = arrays_of(self.schedule, memory)
-        if len(self._frames) >= FRAMES:
-            self._frames.clear()
+        while len(self._remembered) >= FRAMES:
+            self._remembered.pop(next(iter(self._remembered)), None)
         # The key is an identity: what it names is kept as long as the entry.
         frame = (
             [r.array.base for r in held],
@@ -91,7 +86,7 @@ class Replay:
                 *[arrays[v].T for v in self._names[1]],
             ),
         )
-        self._frames[key] = frame
+        self._remembered[key] = frame
         return frame
 
 
