@@ -52,7 +52,7 @@ def _biased(name: str, y: EagerTensor, b: Any, n: int) -> EagerTensor:
     """A number added to each channel."""
     if b is None:
         return y
-    b = as_tensor(b)
+    b = as_tensor(b, y.device)
     channels = y.shape[1]
     if b.shape != (channels,):
         raise ShapeError(

@@ -30,7 +30,16 @@ from tenferro_ad import (
 
 from ._activations import elu, leaky_relu
 from ._attention import scaled_dot_product_attention
-from ._functional import layer_norm, linear, mse_loss, nll_loss
+from ._functional import layer_norm, linear
+from ._losses import (
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
 from ._normalisation import (
     batch_norm,
     batch_statistics,
@@ -77,5 +86,10 @@ __all__ = [
     "scaled_dot_product_attention",
     "cross_entropy",
     "nll_loss",
+    "binary_cross_entropy_with_logits",
+    "kl_div",
     "mse_loss",
+    "l1_loss",
+    "huber_loss",
+    "smooth_l1_loss",
 ]

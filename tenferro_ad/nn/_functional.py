@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import tenferro_ad as ta
 
-Reduction = Literal["mean", "sum", "none"]
 
-
-def _reduced(
-    operation: str, losses: ta.EagerTensor, reduction: Reduction
-) -> ta.EagerTensor:
-    match reduction:
-        case "mean":
-            return ta.mean(losses)
-        case "sum":
-            return ta.sum(losses)
-        case "none":
-            return losses
-    raise ta.errors.InvalidArgumentError(
-        operation=operation,
-        argument="reduction",
-        found=repr(reduction),
-        fix='pass "mean", "sum" or "none"',
-    )
-
-
+@ta.errors.named(y="w")
 def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
     """x w^T + b.
 
@@ -45,6 +26,7 @@ def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
     return y if b is None else y + b
 
 
+@ta.errors.named()
 def layer_norm(
     x: Any,
     weight: Any = None,
@@ -76,51 +58,3 @@ def layer_norm(
     y: ta.EagerTensor = centred * ta.rsqrt(variance + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
-
-
-def mse_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerTensor:
-    """|x - target|^2.
-
-    Args:
-        x, target: values that broadcast against each other.
-        reduction: "mean" or "sum" over all elements, or "none".
-
-    Raises:
-        ShapeError: the shapes do not fit.
-        InvalidArgumentError: an unknown `reduction`.
-
-    Cost: allocates difference, square and the reduced value.
-    """
-    difference = ta.asarray(x) - target
-    if ta.isdtype(difference.dtype, "complex floating"):
-        difference = ta.abs(difference)
-    return _reduced("mse_loss", ta.square(difference), reduction)
-
-
-def nll_loss(
-    log_probs: Any,
-    target: Any,
-    *,
-    axis: int | None = None,
-    reduction: Reduction = "mean",
-) -> ta.EagerTensor:
-    """The negative log-probability of the target classes.
-
-    Args:
-        log_probs: log-probabilities, one axis of which runs over the classes.
-        target: class numbers, the shape of `log_probs` without that axis.
-        axis: the class axis; None means 1, or 0 for a single sample.
-        reduction: "mean" or "sum" over samples, or "none".
-
-    Raises:
-        IndexRangeError: a class number or axis out of range.
-        InvalidArgumentError: an unknown `reduction`.
-
-    Cost: allocates two values for each sample and the reduced one.
-    """
-    log_probs = ta.asarray(log_probs)
-    if axis is None:
-        axis = min(1, log_probs.ndim - 1)
-    index = ta.expand_dims(ta.asarray(target), axis=axis)
-    chosen = ta.take_along_axis(log_probs, index, axis=axis)
-    return _reduced("nll_loss", -ta.squeeze(chosen, axis=axis), reduction)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from fractions import Fraction
+from typing import Any, Final, Literal
 
 import numpy as np
 
 import tenferro_ad as ta
+from tenferro_ad.errors import named
 
 Sizes = int | Sequence[int]
 
@@ -76,12 +79,28 @@ def adaptive_max_pool(x: Any, size: Sizes) -> ta.EagerTensor:
 
 # ---- interpolation -------------------------------------------------------------------
 
+Mode = Literal["nearest", "nearest-exact", "linear", "cubic", "area"]
+# PyTorch has a name for each number of axes.
+_MODES: Final[dict[str, Mode]] = {
+    "nearest": "nearest",
+    "nearest-exact": "nearest-exact",
+    "linear": "linear",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "cubic": "cubic",
+    "bicubic": "cubic",
+    "area": "area",
+}
+_CUBIC: Final = -0.75  # the slope of the cubic kernel at distance 1
 
+
+@named(axis="size")
 def interpolate(
     x: Any,
-    size: Sizes,
+    size: Sizes | None = None,
     *,
-    mode: Literal["nearest", "linear"] = "nearest",
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
     align_corners: bool = False,
 ) -> ta.EagerTensor:
     """`x` resampled to `size` along its spatial axes.
@@ -89,47 +108,127 @@ def interpolate(
     Args:
         x: (batch, channels, *spatial).
         size: one length, or one for each spatial axis.
-        mode: "nearest" takes the element at floor(i n / k) for i of k and n elements;
-            "linear" weighs the two neighbours along each axis (in two dimensions
-            bilinear, in three trilinear).
-        align_corners: for "linear": the first and last elements keep their places;
-            otherwise elements are cells, whose outer edges keep theirs.
+        scale_factor: instead of `size`: lengths are multiplied by it and rounded down,
+            and neighbouring results lie 1 / `scale_factor` apart.
+        mode: "nearest" takes the element at floor(i n / k) for i of k and n elements,
+            "nearest-exact" that at floor((i + 1/2) n / k); "linear" weighs the two
+            neighbours along each axis, "cubic" the four (convolution with the cubic
+            kernel of parameter -3/4, edges repeated); "area" takes means over windows,
+            as `adaptive_avg_pool`. PyTorch's "bilinear", "trilinear" and "bicubic" are
+            other names.
+        align_corners: for "linear" and "cubic": the first and last elements keep their
+            places; otherwise elements are cells, whose outer edges keep theirs.
 
     Raises:
-        InvalidArgumentError: an unknown `mode`, lengths do not fit.
+        InvalidArgumentError: an unknown `mode`; not exactly one of `size` and
+            `scale_factor`; lengths do not fit; `align_corners` in another mode.
 
-    Cost: for each axis one or two gathered values and their combination.
+    Cost: for each axis one, two or four gathered values and their combination.
+
+    Source: R. Keys, IEEE Trans. Acoust. Speech Signal Process. 29 (1981).
     """
     y: ta.EagerTensor = ta.asarray(x)
-    sizes = _sizes("interpolate", y, size)
-    if mode not in ("nearest", "linear"):
-        raise ta.errors.InvalidArgumentError(
-            operation="interpolate",
-            argument="mode",
-            found=f"{mode!r}",
-            fix='pass "nearest" or "linear"',
-        )
-    for axis, k in enumerate(sizes, 2):
+    how = _MODES.get(mode)
+    if how is None:
+        names = ", ".join(f'"{m}"' for m in _MODES)
+        raise _refused("mode", f"{mode!r}", f"pass one of {names}")
+    if (size is None) == (scale_factor is None):
+        found = "neither" if size is None else "both"
+        raise _refused("size", f"{found} of `size` and `scale_factor`", "pass one")
+    if align_corners and how not in ("linear", "cubic"):
+        raise _refused("align_corners", f'mode "{mode}"', 'use "linear" or "cubic"')
+    sizes, steps = _grid(y, size, scale_factor)
+    if how == "area":
+        return adaptive_avg_pool(y, sizes)
+    for axis, (k, step) in enumerate(zip(sizes, steps, strict=True), 2):
         n = y.shape[axis]
-        if k == n:
+        if k == n and step == 1:
             continue
-        if mode == "nearest":
-            y = ta.take(y, np.arange(k) * n // k, axis=axis)
-        else:
-            y = _linear(y, axis, k, align_corners)
+        match how:
+            case "nearest":
+                whole = step == Fraction(n, k)
+                index = np.arange(k) * n // k if whole else _floor(np.arange(k) * step)
+                y = ta.take(y, np.minimum(index, n - 1), axis=axis)
+            case "nearest-exact":
+                index = _floor((np.arange(k) + 0.5) * float(step))
+                y = ta.take(y, np.minimum(index, n - 1), axis=axis)
+            case _:
+                y = _weighed(y, axis, _places(n, k, float(step), align_corners), how)
     return y
 
 
-def _linear(x: ta.EagerTensor, axis: int, k: int, align_corners: bool) -> Any:
-    n = x.shape[axis]
+def _refused(argument: str, found: str, fix: str) -> Exception:
+    return ta.errors.InvalidArgumentError(
+        operation="interpolate", argument=argument, found=found, fix=fix
+    )
+
+
+def _grid(
+    x: ta.EagerTensor, size: Sizes | None, scale_factor: Any
+) -> tuple[tuple[int, ...], list[Any]]:
+    """Lengths of the result, and the distance of neighbours, for each spatial axis."""
+    spatial = x.shape[2:]
+    if size is not None:
+        sizes = _sizes("interpolate", x, size)
+        return sizes, [Fraction(n, k) for n, k in zip(spatial, sizes, strict=True)]
+    one = isinstance(scale_factor, int | float)
+    factors = (scale_factor,) * len(spatial) if one else tuple(scale_factor)
+    if len(factors) != len(spatial) or any(not f > 0 for f in factors):
+        raise _refused(
+            "scale_factor",
+            f"{scale_factor} for shape {x.shape}",
+            "pass one positive number, or one for each spatial axis",
+        )
+    lengths = [math.floor(n * f) for n, f in zip(spatial, factors, strict=True)]
+    return _sizes("interpolate", x, lengths), [1.0 / f for f in factors]
+
+
+def _floor(at: Any) -> Any:
+    return np.floor(at).astype(np.int64)
+
+
+def _places(n: int, k: int, step: float, align_corners: bool) -> Any:
+    """Where the elements of the result lie among those of the argument."""
     if align_corners:
-        at = np.arange(k) * ((n - 1) / (k - 1) if k > 1 else 0.0)
+        return np.arange(k) * ((n - 1) / (k - 1) if k > 1 else 0.0)
+    return (np.arange(k) + 0.5) * step - 0.5
+
+
+def _weighed(x: ta.EagerTensor, axis: int, at: Any, how: Mode) -> ta.EagerTensor:
+    """Sums of neighbours along an axis, weighed by their distance."""
+    n = x.shape[axis]
+    if how == "linear":
+        at = np.maximum(at, 0.0)
+        first = np.minimum(_floor(at), n - 1)
+        t = at - first
+        taps = [(first, 1.0 - t), (first + 1, t)]
     else:
-        at = np.maximum((np.arange(k) + 0.5) * (n / k) - 0.5, 0.0)
-    below = np.minimum(np.floor(at).astype(np.int64), n - 1)
-    above = np.minimum(below + 1, n - 1)
-    shape = [k if j == axis else 1 for j in range(x.ndim)]
-    real = ta.real(x).dtype
-    weight = ta.asarray((at - below).reshape(shape), dtype=real, device=x.device)
-    first, second = (ta.take(x, i, axis=axis) for i in (below, above))
-    return first + (second - first) * weight
+        first = _floor(at)
+        t = at - first
+        taps = [
+            (first - 1, _far(t + 1.0)),
+            (first, _near(t)),
+            (first + 1, _near(1.0 - t)),
+            (first + 2, _far(2.0 - t)),
+        ]
+    shape = [at.size if j == axis else 1 for j in range(x.ndim)]
+    real = ta.real(x).dtype if ta.isdtype(x.dtype, "complex floating") else x.dtype
+    if not ta.isdtype(real, "real floating"):
+        real = np.dtype(np.float64)
+    total: Any = None
+    for index, weight in taps:
+        part = ta.take(x, np.clip(index, 0, n - 1), axis=axis)
+        part = part * ta.asarray(weight.reshape(shape), dtype=real, device=x.device)
+        total = part if total is None else total + part
+    found: ta.EagerTensor = total
+    return found
+
+
+def _near(d: Any) -> Any:
+    """The cubic kernel at distances up to 1."""
+    return ((_CUBIC + 2.0) * d - (_CUBIC + 3.0)) * d * d + 1.0
+
+
+def _far(d: Any) -> Any:
+    """The cubic kernel at distances from 1 to 2."""
+    return ((_CUBIC * d - 5.0 * _CUBIC) * d + 8.0 * _CUBIC) * d - 4.0 * _CUBIC
