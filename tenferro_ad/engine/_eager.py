@@ -23,6 +23,7 @@ from ..errors import (
     TracedConversionError,
     UseAfterMoveError,
 )
+from ..runtime import is_symbolic, traced_error
 from ..storage import (
     DeviceArray,
     Tensor,
@@ -237,6 +238,8 @@ class EagerTensor(Operators):
 
     def _untracked(self, operation: str) -> ValueRecord:
         record = self._live(operation)
+        if is_symbolic(record):
+            raise traced_error(operation)
         if self._link is not None and self.is_tracked:
             raise TracedConversionError(
                 operation=operation,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._aval import Aval, aval_of
-from ..ops import Evaluator, Op, Program, evaluate
+from ..ops import OPS, Evaluator, Op, Program, evaluate
 from ._direct import plan_of
 from ._trace import Trace
 
@@ -53,6 +53,12 @@ class BatchEvaluator(Evaluator):
         return Example(
             value, aval_of(aval.shape[1:], aval.dtype, aval.device), batched=True
         )
+
+    def __missing__(self, op: Op) -> Callable[..., Any]:
+        return self.bind(op)  # kept, it would be a cycle
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return self.bind(OPS[name])
 
     def literal(self, record: Any) -> Example:
         return self.shared(self.F.literal(record))
@@ -123,5 +129,5 @@ def batched_program(program: Program, size: int, batched: Sequence[bool]) -> Pro
         inputs.append(F.each(record) if many else F.shared(record))
     outs = [F.with_batch(y) for y in evaluate(program, F, inputs)]
     trace.program.outputs = tuple([y.array.variable for y in outs])
-    trace.is_open = False
+    trace.close()
     return trace.program

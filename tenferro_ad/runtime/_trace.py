@@ -60,7 +60,7 @@ class Symbol:
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise traced_error("read")
 
-    __array__ = __array_ufunc__ = __array_function__ = _refuse
+    __array__ = __array_ufunc__ = __array_function__ = __getattr__ = _refuse
 
 
 def layout_of(aval: Aval, strides: tuple[int, ...] | None = None) -> Array:
@@ -120,6 +120,15 @@ class Trace(DirectEvaluator):
         self.constants: list[tuple[int, Any]] = []
         self._captured: dict[Any, ValueRecord] = {}
         self._literals: dict[Any, ValueRecord] = {}
+
+    def close(self) -> None:
+        """The trace has ended. It lets go of all values: symbols point to their trace,
+        and nothing here may need the cyclic collector."""
+        self.is_open = False
+        self.constants, self._captured, self._literals = [], {}, {}
+        self.clear()  # bound operations refer to the trace
+        for name in OPS.keys() & vars(self).keys():
+            delattr(self, name)
 
     # -- values ------------------------------------------------------------------------
 

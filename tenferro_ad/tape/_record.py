@@ -251,7 +251,7 @@ class TapeRecord:
                 program.avals.append(spec.aval)
                 program.inputs.append(node)
             else:
-                program.avals.append(spec.call.out)
+                program.avals.append(spec.call.outs[0])
                 call = spec.call
                 program.equations.append(
                     Equation(
