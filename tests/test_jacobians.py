@@ -346,11 +346,11 @@ def test_report_42_the_peak_grows_with_the_chunk(jac: Any) -> None:
         return ta.segment_sum(y * y, into, num_segments=n)
 
     one = 8 * hidden
-    peaks = {c: peak(lambda c=c: jac(wide, chunk_size=c)(x)) for c in (1, 4, 16)}
-    slopes = [(peaks[b] - peaks[a]) / (one * (b - a)) for a, b in ((1, 4), (4, 16))]
+    peaks = {c: peak(lambda c=c: jac(wide, chunk_size=c)(x)) for c in (2, 4, 16)}
+    slopes = [(peaks[b] - peaks[a]) / (one * (b - a)) for a, b in ((2, 4), (4, 16))]
     # A few hidden values for each direction of a chunk, the same for every chunk size.
     assert 1 <= slopes[0] <= 6
-    assert slopes[1] == pytest.approx(slopes[0], abs=1.0)
+    assert slopes[1] == pytest.approx(slopes[0], rel=0.02)
     # All directions at once need four times what chunks of 16 need.
     assert peak(lambda: jac(wide)(x)) > 3 * peaks[16]
 

@@ -199,13 +199,13 @@ def traced(
         del outs, records
     finally:
         STATE.reset(token)
-        trace.is_open = False
-    return (*_closed(program, trace), out_def)
+        constants = dict(trace.constants)
+        trace.close()
+    return (*_closed(program, constants), out_def)
 
 
-def _closed(program: Program, trace: Trace) -> tuple[Program, list[Any]]:
+def _closed(program: Program, constants: dict[int, Any]) -> tuple[Program, list[Any]]:
     """The optimised program, with the constants that it still reads as last inputs."""
-    constants = dict(trace.constants)
     used = {v for eq in program.equations for v in eq.ins} | set(program.outputs)
     arguments = [v for v in program.inputs if v not in constants]
     program.inputs = arguments + [v for v in constants if v in used]
