@@ -426,6 +426,110 @@ def test_46_the_slope_of_a_root_at_zero_is_infinite() -> None:
         assert grad(ta.sqrt, [0.0, 1.0]) == [np.inf, 0.5]
 
 
+# ---- 2h and reports against einsum
+
+
+@BOTH
+def test_35_an_index_that_is_only_summed_has_a_constant_slope(mode: str) -> None:
+    x = np.random.default_rng(3).normal(size=(3, 2, 3, 2))
+    y = x.sum((0, 2))
+    found = grad(lambda t: ta.einsum("abcd->bd", t) ** 2.0, x, mode=mode)
+    wanted = np.broadcast_to(2 * y[None, :, None, :], x.shape)
+    assert np.asarray(found) == pytest.approx(wanted)
+
+
+def test_44_complex_einsum_then_exp_then_sum_in_random_directions() -> None:
+    rng = np.random.default_rng(1)
+
+    def draw(*shape: int) -> Any:
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+    point, t = [draw(2, 3), draw(3, 2), draw(2)], [draw(2, 3), draw(3, 2), draw(2)]
+
+    def f(*xs: Any) -> Any:
+        return ta.sum(ta.exp(ta.einsum("ij,jk,k->i", *xs)))
+
+    value, pushed = ta.jvp(f, point, t)
+    step = 1e-6
+    up, down = (
+        f(*[p + h * d for p, d in zip(point, t, strict=True)]).item()
+        for h in (step, -step)
+    )
+    assert pushed.item() == pytest.approx((up - down) / (2 * step), rel=1e-7)
+    # Holomorphic: the derivative is complex linear, and reverse mode its adjoint.
+    turned = ta.jvp(f, point, [1j * d for d in t])[1]
+    assert turned.item() == pytest.approx(1j * pushed.item())
+    u = draw()
+    _, pull = ta.vjp(f, *point)
+    back = [np.asarray(g) for g in pull(np.asarray(u))]
+    left = np.real(np.conj(u) * pushed.item())
+    right = sum(np.sum(np.conj(g) * d).real for g, d in zip(back, t, strict=True))
+    assert left == pytest.approx(right, rel=1e-12)
+    assert value.item() == pytest.approx(f(*point).item())
+
+
+@BOTH
+def test_45_traces_and_diagonals_by_einsum(mode: str) -> None:
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    w = np.array([5.0, 7.0])
+    eye = [[1.0, 0.0], [0.0, 1.0]]
+    assert grad(lambda t: ta.einsum("ii->", t), x, mode=mode) == eye
+    assert grad(lambda t: ta.einsum("ii", t), x, mode=mode) == eye
+    found = grad(lambda t: ta.einsum("ii->i", t) * w, x, mode=mode)
+    assert found == [[5.0, 0.0], [0.0, 7.0]]
+    assert ta.einsum("i->ii", w).tolist() == [[5.0, 0.0], [0.0, 7.0]]
+    assert grad(lambda t: ta.einsum("i->ii", t) * x, w, mode=mode) == [1.0, 4.0]
+    cube = np.arange(12.0).reshape(2, 2, 3)
+    weights = np.array([1.0, 10.0, 100.0])
+    found = grad(lambda t: ta.einsum("iij->j", t) * weights, cube, mode=mode)
+    assert found == (np.eye(2)[:, :, None] * weights).tolist()
+
+
+@BOTH
+def test_54_labels_that_repeat_within_an_operand_of_several(mode: str) -> None:
+    rng = np.random.default_rng(2)
+    x, y, w = rng.normal(size=(2, 3, 2)), rng.normal(size=(3, 4)), rng.normal(size=2)
+    w = np.outer(w, rng.normal(size=4))
+    found = grad(lambda a, b: ta.einsum("iji,jk->ik", a, b) * w, x, y, mode=mode)
+    first = np.zeros_like(x)
+    for i in range(2):
+        first[i, :, i] = y @ w[i]
+    assert np.asarray(found[0]) == pytest.approx(first)
+    second = np.stack([x[i, :, i] for i in range(2)]).T @ w
+    assert np.asarray(found[1]) == pytest.approx(second)
+
+
+@BOTH
+@pytest.mark.parametrize("n", [3, 7])
+def test_54_transforms_that_pad_or_truncate(mode: str, n: int) -> None:
+    x = np.random.default_rng(4).normal(size=5)
+    w = np.random.default_rng(5).normal(size=(2, n))
+    found = grad(
+        lambda t: (
+            ta.real(ta.fft.fft(t, n=n)) * w[0] + ta.imag(ta.fft.fft(t, n=n)) * w[1]
+        ),
+        x,
+        mode=mode,
+    )
+    wave = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(5)) / n)
+    wave[:, n:] = 0.0
+    assert np.asarray(found) == pytest.approx(w[0] @ wave.real + w[1] @ wave.imag)
+
+
+@BOTH
+def test_54_a_diagonal_along_axes_in_another_order(mode: str) -> None:
+    x = np.random.default_rng(6).normal(size=(2, 3, 4))
+    w = np.random.default_rng(7).normal(size=(3, 2))
+
+    def f(t: Any) -> Any:
+        return ta.diagonal(t, axis1=2, axis2=0) * w
+
+    wanted = np.zeros_like(x)
+    for k in range(2):
+        wanted[k, :, k] = w[:, k]
+    assert np.asarray(grad(f, x, mode=mode)) == pytest.approx(wanted)
+
+
 # ---- 2i. Scale
 
 
@@ -479,6 +583,17 @@ def test_55_only_declared_residuals_survive_the_forward_pass() -> None:
         expected = 2 * np.cos(np.exp(0.5) + 1) * np.exp(0.5)
         assert slope.tolist() == pytest.approx([expected])
         del pull, slope
+        assert led.live == 0
+
+
+def test_55_a_contraction_keeps_its_operands_and_no_intermediate_result() -> None:
+    xs = [ta.variable(np.ones((8, 8))) for _ in range(6)]
+    with ta.ledger() as led:
+        y, pull = ta.vjp(lambda *xs: ta.einsum("ab,bc,cd,de,ef,fa", *xs), *xs)
+        assert led.live == 1  # the value: operands were there before
+        del y
+        assert led.live == 0
+        assert len(pull(np.ones(()))) == 6
         assert led.live == 0
 
 

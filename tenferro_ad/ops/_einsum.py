@@ -28,13 +28,13 @@ from ._schedule import Path, Schedule, Step
 
 
 def contraction_flops(call: Call) -> int:
-    """Operations of one `einsum` or `contract`, as opt_einsum counts them: the number
-    of index tuples of each pair, twice where something is summed."""
+    """Multiplications of one `einsum` or `contract`: for each pair, the product of the
+    lengths of its symbols."""
     if call.op.name == "einsum":
         return plan_of_call(call).flops
-    (x, y), out = terms_of(call.equation)
+    (x, y), _ = terms_of(call.equation)
     sizes = dict(zip(x + y, call.ins[0].shape + call.ins[1].shape, strict=True))
-    return math.prod(sizes.values()) * (2 if len(out) < len(sizes) else 1)
+    return math.prod(sizes.values())
 
 
 # ---- values --------------------------------------------------------------------------

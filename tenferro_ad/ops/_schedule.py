@@ -10,8 +10,7 @@ next pair treats alike (shared, kept, summed) stand together, in the order that 
 result of that pair has them in. So an array that is moved at all is moved in few large
 blocks, however many axes it has.
 
-Source: D. Smith and J. Gray, "opt_einsum", JOSS 3 (2018), for paths and for counting
-operations.
+Source: D. Smith and J. Gray, "opt_einsum", JOSS 3 (2018), for paths.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ class Schedule:
         symbols, dtypes: of each node. Operands have the dtype that they come in.
         steps: pairs, in order; the last one gives the output.
         sizes: length of each symbol.
-        flops: operations, counted as opt_einsum counts them: the number of index tuples
-            of each pair, twice where something is summed.
+        flops: multiplications; a pair has the product of the lengths of its symbols.
     """
 
     ready: tuple[Ready, ...]
@@ -156,7 +154,7 @@ def pairs_of(path: Path, count: int) -> list[tuple[int, int]]:
 def _contents(
     operands: list[str], out: str, pairs: list[tuple[int, int]], sizes: dict[str, int]
 ) -> tuple[list[frozenset[str]], int]:
-    """The symbols of each node, in no order, and the operations of all pairs."""
+    """The symbols of each node, in no order, and the multiplications of all pairs."""
     uses = dict.fromkeys(sizes, 0)
     for term in (*operands, out):
         for c in term:
@@ -171,8 +169,7 @@ def _contents(
         for c in z:
             uses[c] += 1
         sets.append(z)
-        count = math.prod([sizes[c] for c in a | b])
-        flops += count * (2 if len(z) < len(a | b) else 1)
+        flops += math.prod([sizes[c] for c in a | b])
     return sets, flops
 
 

@@ -157,10 +157,10 @@ def test_the_default_path_is_the_one_of_opt_einsum() -> None:
     xs = draw(*CHAIN_SHAPES)
     program = ta.trace(lambda *xs: ta.einsum(CHAIN, *xs), *xs).program
     info = opt_einsum.contract_path(CHAIN, *xs, optimize="auto")[1]
-    assert flops(program, "einsum") == info.opt_cost
+    # opt_einsum counts sums too.
+    assert 2 * flops(program, "einsum") == info.opt_cost
     left = ta.trace(lambda *xs: ta.einsum(CHAIN, *xs, optimize=False), *xs).program
-    # (2x30x3 + 2x3x40 + 2x40x2) products, and as many sums.
-    assert flops(left, "einsum") == 2 * (180 + 240 + 160)
+    assert flops(left, "einsum") == 2 * 30 * 3 + 2 * 3 * 40 + 2 * 40 * 2
 
 
 # ---- costs ---------------------------------------------------------------------------
@@ -186,11 +186,11 @@ def test_derivatives_are_linear_in_the_number_of_operands(n: int) -> None:
     def f(*xs: Any) -> Any:
         return ta.sum(ta.einsum(text, *xs, optimize=False))
 
-    forward = 2 * 4**3 * (n - 1)
+    forward = 4**3 * (n - 1)
     # Each pair backwards is two contractions, and all but the last are made again.
     number, cost = counts(ta.grad(f, everything), xs)
     assert number == 3 * (n - 1) - 1
-    assert cost == 3 * forward - 2 * 4**3
+    assert cost == 3 * forward - 4**3
     number, cost = counts(lambda *xs: ta.jvp(f, xs[:n], xs[n:])[1], [*xs, *ts])
     assert number == 3 * (n - 1) - 1
     assert cost <= 3 * forward
