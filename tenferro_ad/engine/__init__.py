@@ -15,6 +15,7 @@ from . import (
     _fn_norms,
     _fn_pooling,
     _fn_products,
+    _fn_quantiles,
     _fn_reductions,
     _fn_reinterpret,
     _fn_scatter,
@@ -43,6 +44,7 @@ from ._fn_nn import *
 from ._fn_norms import *
 from ._fn_pooling import *
 from ._fn_products import *
+from ._fn_quantiles import *
 from ._fn_reductions import *
 from ._fn_reinterpret import *
 from ._fn_scatter import *
@@ -123,6 +125,7 @@ __all__ += _fn_nn.__all__
 __all__ += _fn_norms.__all__
 __all__ += _fn_pooling.__all__
 __all__ += _fn_products.__all__
+__all__ += _fn_quantiles.__all__
 __all__ += _fn_reductions.__all__
 __all__ += _fn_reinterpret.__all__
 __all__ += _fn_scatter.__all__

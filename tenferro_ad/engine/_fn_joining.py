@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import IndexRangeError, InvalidArgumentError, ShapeError
+from ..errors import IndexRangeError, InvalidArgumentError, ShapeError, named
 from ..ops import exact, span
 from ..storage import host_elements
 from ._axes import Axes, axis_of, int_of
@@ -20,6 +20,7 @@ from ._fn_movement import broadcast_to, expand_dims, reshape
 from ._make import as_tensor, tensors
 
 __all__ = [
+    "array_split",
     "concat",
     "hstack",
     "pad",
@@ -47,6 +48,7 @@ def _tensors(operation: str, arrays: Any) -> list[EagerTensor]:
     return xs
 
 
+@named()
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> EagerTensor:
     """Values one after another along an existing axis.
 
@@ -72,6 +74,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> EagerTensor:
     return HANDLES.concat(xs, axis_of("concat", axis, xs[0].ndim))  # type: ignore[no-any-return]
 
 
+@named(x="arrays", axes="axis")
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> EagerTensor:
     """Values of one shape along a new axis.
 
@@ -95,6 +98,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> EagerTensor:
     )
 
 
+@named()
 def hstack(arrays: Sequence[Any], /) -> EagerTensor:
     """Values one after another along the second axis, or the only one.
 
@@ -104,6 +108,7 @@ def hstack(arrays: Sequence[Any], /) -> EagerTensor:
     return concat(xs, axis=0 if xs[0].ndim == 1 else 1)
 
 
+@named()
 def vstack(arrays: Sequence[Any], /) -> EagerTensor:
     """Values one after another along the first axis; vectors are rows.
 
@@ -116,6 +121,7 @@ def vstack(arrays: Sequence[Any], /) -> EagerTensor:
 # ---- cutting -------------------------------------------------------------------------
 
 
+@named()
 def split(
     x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0
 ) -> list[EagerTensor]:
@@ -151,6 +157,33 @@ def split(
     return _parts(x, sizes, at)
 
 
+@named()
+def array_split(
+    x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0
+) -> list[EagerTensor]:
+    """Adjacent parts of a value, of nearly equal lengths: the first ones are longer.
+
+    Args:
+        x: a value.
+        indices_or_sections: a number of parts, or indices as for `split`.
+        axis: the axis to cut.
+
+    Raises:
+        ShapeError: indices decrease.
+        InvalidArgumentError: a number of parts below 1.
+        IndexRangeError: an index lies beyond the axis. DTypeError: not integers.
+
+    Cost: views; the derivative of all parts together is one concat.
+    """
+    if isinstance(indices_or_sections, tuple | list):
+        return split(x, indices_or_sections, axis=axis)
+    x = as_tensor(x)
+    at = axis_of("array_split", axis, x.ndim)
+    parts = int_of("array_split", "indices_or_sections", indices_or_sections, 1)
+    least, more = divmod(x.shape[at], parts)
+    return _parts(x, (least + 1,) * more + (least,) * (parts - more), at)
+
+
 def _between(indices: Sequence[int], n: int, axis: int) -> tuple[int, ...]:
     cuts = [int_of("split", "indices_or_sections", i) for i in indices]
     for i in cuts:
@@ -179,6 +212,7 @@ def _parts(x: EagerTensor, sizes: tuple[int, ...], axis: int) -> list[EagerTenso
     return list(HANDLES.split(x, sizes, axis))
 
 
+@named()
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[EagerTensor, ...]:
     """The values along an axis, which they lose.
 
@@ -199,6 +233,7 @@ Widths = int | Sequence[Any]
 _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
+@named()
 def pad(
     x: Any,
     pad_width: Widths,
@@ -314,6 +349,7 @@ def _extended(
 # ---- repeating -----------------------------------------------------------------------
 
 
+@named()
 def tile(x: Any, repetitions: int | Sequence[int], /) -> EagerTensor:
     """`x` laid out several times along each axis.
 
@@ -333,6 +369,7 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> EagerTensor:
     return HANDLES.tile(x, reps)  # type: ignore[no-any-return]
 
 
+@named()
 def repeat(x: Any, repeats: Any, /, *, axis: Axes | None = None) -> EagerTensor:
     """Each element `repeats` times along `axis` (by default of the flattened value).
 

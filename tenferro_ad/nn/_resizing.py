@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-import numpy as np
-
 import tenferro_ad as ta
 from tenferro_ad.errors import named
 
@@ -144,16 +142,17 @@ def interpolate(
         n = y.shape[axis]
         if k == n and step == 1:
             continue
-        match how:
-            case "nearest":
-                whole = step == Fraction(n, k)
-                index = np.arange(k) * n // k if whole else _floor(np.arange(k) * step)
-                y = ta.take(y, np.minimum(index, n - 1), axis=axis)
-            case "nearest-exact":
-                index = _floor((np.arange(k) + 0.5) * float(step))
-                y = ta.take(y, np.minimum(index, n - 1), axis=axis)
-            case _:
-                y = _weighed(y, axis, _places(n, k, float(step), align_corners), how)
+        if how in ("linear", "cubic"):
+            y = _weighed(y, axis, _places(y, n, k, float(step), align_corners), how)
+            continue
+        index = ta.arange(k, device=y.device)
+        if how == "nearest-exact":
+            index = _whole((index + 0.5) * float(step))
+        elif isinstance(step, Fraction):
+            index = index * n // k
+        else:
+            index = _whole(index * step)
+        y = ta.take(y, ta.minimum(index, n - 1), axis=axis)
     return y
 
 
@@ -183,42 +182,49 @@ def _grid(
     return _sizes("interpolate", x, lengths), [1.0 / f for f in factors]
 
 
-def _floor(at: Any) -> Any:
-    return np.floor(at).astype(np.int64)
+def _real(x: ta.EagerTensor) -> Any:
+    """The dtype of weights."""
+    if ta.isdtype(x.dtype, "complex floating"):
+        return ta.float32 if x.dtype.itemsize == 8 else ta.float64
+    return x.dtype if ta.isdtype(x.dtype, "real floating") else ta.float64
 
 
-def _places(n: int, k: int, step: float, align_corners: bool) -> Any:
+def _whole(at: ta.EagerTensor) -> ta.EagerTensor:
+    """Rounded down, as indices."""
+    return ta.astype(ta.floor(at), ta.int64)
+
+
+def _places(
+    x: ta.EagerTensor, n: int, k: int, step: float, align_corners: bool
+) -> ta.EagerTensor:
     """Where the elements of the result lie among those of the argument."""
+    wide = ta.result_type(_real(x), ta.float32)
+    at = ta.arange(k, dtype=wide, device=x.device)
     if align_corners:
-        return np.arange(k) * ((n - 1) / (k - 1) if k > 1 else 0.0)
-    return (np.arange(k) + 0.5) * step - 0.5
+        return at * ((n - 1) / (k - 1) if k > 1 else 0.0)
+    return (at + 0.5) * step - 0.5
 
 
-def _weighed(x: ta.EagerTensor, axis: int, at: Any, how: Mode) -> ta.EagerTensor:
+def _weighed(
+    x: ta.EagerTensor, axis: int, at: ta.EagerTensor, how: Mode
+) -> ta.EagerTensor:
     """Sums of neighbours along an axis, weighed by their distance."""
     n = x.shape[axis]
     if how == "linear":
-        at = np.maximum(at, 0.0)
-        first = np.minimum(_floor(at), n - 1)
-        t = at - first
-        taps = [(first, 1.0 - t), (first + 1, t)]
+        at = ta.maximum(at, 0.0)
+    first = ta.floor(at)
+    t = at - first
+    if how == "linear":
+        weights = {0: 1.0 - t, 1: t}
     else:
-        first = _floor(at)
-        t = at - first
-        taps = [
-            (first - 1, _far(t + 1.0)),
-            (first, _near(t)),
-            (first + 1, _near(1.0 - t)),
-            (first + 2, _far(2.0 - t)),
-        ]
+        weights = {-1: _far(t + 1.0), 0: _near(t), 1: _near(1.0 - t), 2: _far(2.0 - t)}
+    index = ta.astype(first, ta.int64)
     shape = [at.size if j == axis else 1 for j in range(x.ndim)]
-    real = ta.real(x).dtype if ta.isdtype(x.dtype, "complex floating") else x.dtype
-    if not ta.isdtype(real, "real floating"):
-        real = np.dtype(np.float64)
+    real = _real(x)
     total: Any = None
-    for index, weight in taps:
-        part = ta.take(x, np.clip(index, 0, n - 1), axis=axis)
-        part = part * ta.asarray(weight.reshape(shape), dtype=real, device=x.device)
+    for offset, weight in weights.items():
+        part = ta.take(x, ta.clip(index + offset, 0, n - 1), axis=axis)
+        part = part * ta.reshape(ta.astype(weight, real), shape)
         total = part if total is None else total + part
     found: ta.EagerTensor = total
     return found

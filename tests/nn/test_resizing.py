@@ -129,6 +129,11 @@ def test_other_dtypes_and_numbers_of_axes() -> None:
     )
     half = nn.interpolate(line.astype("f4"), 9, mode="linear")
     assert half.dtype == np.float32
+    for kind in ("f2", "c8", "c16"):
+        assert nn.interpolate(line.astype(kind), 9, mode="cubic").dtype == np.dtype(
+            kind
+        )
+    assert nn.interpolate(line.astype("i2"), 9, mode="linear").dtype == np.float64
     complex_ = nn.interpolate(line + 1j * line, 9, mode="cubic")
     np.testing.assert_allclose(np.asarray(complex_), (1 + 1j) * (line @ rows.T), 1e-12)
     cube = RNG.standard_normal((1, 1, 2, 3, 2))
@@ -154,3 +159,11 @@ def test_refusals() -> None:
             nn.interpolate(X, **how)  # type: ignore[arg-type]
         assert caught.value.operation == "interpolate"
         assert caught.value.argument == argument
+
+
+def test_nothing_is_copied() -> None:
+    x = ta.asarray(X)
+    with ta.ledger() as led:
+        for mode, corners in CASES:
+            nn.interpolate(x, (7, 6), mode=mode, align_corners=corners)
+    assert led.copies == {}
