@@ -56,6 +56,7 @@ from ._jacobians import hessian, jacfwd, jacrev
 from ._linearize import linear_transpose, linearize
 from ._make import as_tensor, asarray, variable
 from ._namespace import *
+from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._tape import Tape
 from ._trace import Spec, TracedProgram
@@ -70,6 +71,7 @@ __all__ = [
     "Spec",
     "TracedProgram",
     "Compiled",
+    "Plan",
     "ValueGuard",
     "as_tensor",
     "asarray",
@@ -78,6 +80,7 @@ __all__ = [
     "host_array_of",
     "to_dlpack",
     "compile",
+    "plan",
     "program_of",
     "variable",
     # where values live

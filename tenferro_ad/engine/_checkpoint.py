@@ -10,9 +10,11 @@ import optree
 
 from .._ledger import STATE
 from ..errors import InvalidArgumentError
-from ..ops import Call, Equation, Program
+from ..ops import Call, Equation, Program, key_of
+from ..runtime import Cache
 from ..storage import ValueRecord
 from ..tape import RegionCall, digest, hold
+from ._budget import Division, balanced, bytes_of, candidates, chosen
 from ._dispatch import (
     HANDLES,
     Chain,
@@ -120,6 +122,8 @@ def checkpoint(
     f: Callable[..., Any],
     *,
     verify: Literal["bitwise"] | None = None,
+    budget: int | str | None = None,
+    boundaries: Literal["auto"] | None = None,
 ) -> Callable[..., Any]:
     """`f`, keeping only inputs and outputs of each call for backward.
 
@@ -131,6 +135,15 @@ def checkpoint(
         f: any function of tensors and pytrees of tensors; must not depend on values
             that change between forward and backward.
         verify: "bitwise" compares every recomputed value with the forward pass.
+        budget: bytes (a number, or text like "64 MiB") that a forward and a backward
+            pass of `f` may hold: `f` is cut into as many regions as that needs, and no
+            more is run again than that needs. With a loss of `f` outside, allow for its
+            cotangents.
+        boundaries: "auto" cuts `f` into about sqrt(n) regions for n places where few
+            bytes cross.
+
+    Raises:
+        BudgetTooSmallError: before anything runs; `minimum` is a budget that works.
 
     Raises (in backward):
         CheckpointMismatchError: with `verify`, names the first operation that differs.
@@ -138,6 +151,8 @@ def checkpoint(
     Cost: no memory for interior values between forward and backward; one more forward
         run of the equations whose values rules read; `verify` hashes every value.
     """
+    if budget is not None or boundaries is not None:
+        return _in_regions(f, budget, boundaries, verify)
     if verify not in (None, "bitwise"):
         raise InvalidArgumentError(
             operation="checkpoint",
@@ -176,6 +191,52 @@ def checkpoint(
             return _close(core, level, outer, result)
         finally:
             core.live = None  # values that escaped know no recording from here on
+
+    return checkpointed
+
+
+DIVISIONS: Final[Cache[list[Division]]] = Cache(64)
+
+
+def _in_regions(
+    f: Callable[..., Any], budget: Any, boundaries: Any, verify: Any
+) -> Callable[..., Any]:
+    """`f` cut into regions, by a budget or by number."""
+    limit = None if budget is None else bytes_of(budget)
+    for name, given, wrong in (
+        ("verify", verify, verify is not None),
+        ("boundaries", boundaries, boundaries not in (None, "auto")),
+        ("boundaries", boundaries, boundaries is not None and limit is not None),
+    ):
+        if wrong:
+            raise InvalidArgumentError(
+                operation="checkpoint",
+                argument=name,
+                found=f"{given!r}" + ("" if limit is None else " beside a budget"),
+                fix='give a budget, or `boundaries="auto"`, or `verify="bitwise"`',
+            )
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        state = STATE.get()
+        if state.trace is None and state.level is None:
+            return f(*args, **kwargs)
+        leaves, treedef = flatten((args, kwargs))
+        avals = [x.aval if isinstance(x, EagerTensor) else None for x in leaves]
+        program, constants, out_def = traced(
+            lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef
+        )
+        given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
+        tracked = tuple(
+            x.dtype.kind in "fc" and (x.is_tracked or x.leaf is not None) for x in given
+        )
+        make = balanced if limit is None else candidates
+        tried = DIVISIONS.get(
+            (key_of(program), make, tracked), lambda: make(program, tracked)
+        )
+        division = tried[0] if limit is None else chosen(tried, limit)
+        outs = division.run(given)
+        return optree.tree_unflatten(out_def, outs)
 
     return checkpointed
 

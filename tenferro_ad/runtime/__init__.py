@@ -21,7 +21,15 @@ from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs
 from ._schedule import Schedule, schedule
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
-from ._trace import NOWHERE, Symbol, Trace, is_symbolic, strides_of, traced_error
+from ._trace import (
+    NOWHERE,
+    Counting,
+    Symbol,
+    Trace,
+    is_symbolic,
+    strides_of,
+    traced_error,
+)
 
 __all__ = [
     "DEFAULT_DEVICE",
@@ -35,6 +43,7 @@ __all__ = [
     "CompiledGraph",
     "Completed",
     "CompletionUnproven",
+    "Counting",
     "DirectEvaluator",
     "Example",
     "ExecutionBundle",

@@ -9,6 +9,7 @@ constants of the program.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -35,6 +36,32 @@ class _Nowhere:
 
 
 NOWHERE: Final = _Nowhere()
+
+
+class Counting:
+    """The account of records whose bytes are only counted: what eager work would
+    allocate and hold at each moment.
+
+    Attributes:
+        live, peak: bytes now, and most at once.
+        counts: allocations by reason.
+    """
+
+    __slots__ = ("counts", "live", "peak")
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        self.counts: Counter[int] = Counter()
+
+    def allocated(self, nbytes: int) -> None:
+        """One more root."""
+        self.counts[STATE.get().reason] += 1
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)
+
+    def release(self, nbytes: int) -> None:
+        """One root less."""
+        self.live -= nbytes
 
 
 class Symbol:
@@ -108,12 +135,14 @@ class Trace(DirectEvaluator):
         constants: for each captured value its variable, and what the capturing code
             keeps to supply the value later.
         parent: the trace outside, or None.
+        counting: counts the bytes that eager work would hold, or None.
     """
 
     is_symbolic = True
 
-    def __init__(self, parent: Trace | None) -> None:
+    def __init__(self, parent: Trace | None, counting: Counting | None = None) -> None:
         super().__init__()
+        self.counting = counting
         self.program = Program()
         self.parent = parent
         self.is_open = True
@@ -133,14 +162,19 @@ class Trace(DirectEvaluator):
     # -- values ------------------------------------------------------------------------
 
     def input(self, aval: Aval) -> ValueRecord:
-        record = self._fresh(aval)
-        self.program.inputs.append(record.array.variable)
+        symbol = Symbol(self, self.program.variable(aval), None)
+        record = ValueRecord(symbol, aval, NOWHERE)
+        self.program.inputs.append(symbol.variable)
         record.tokens.append(None)  # the caller of the program holds it too
         return record
 
     def _fresh(self, aval: Aval) -> ValueRecord:
         symbol = Symbol(self, self.program.variable(aval), None)
-        return ValueRecord(symbol, aval, NOWHERE)
+        counting = self.counting
+        if counting is None:
+            return ValueRecord(symbol, aval, NOWHERE)
+        counting.allocated(aval.nbytes)
+        return ValueRecord(symbol, aval, counting)
 
     def owns(self, record: ValueRecord) -> bool:
         array = record.array
@@ -218,8 +252,11 @@ class Trace(DirectEvaluator):
 
     def apply_call(self, call: Any, operands: Sequence[ValueRecord]) -> list[Any]:
         """Add one equation of a call that is no row of the table (a region)."""
+        xs = [self.lift(x) for x in operands]
+        if self.counting is not None:  # what happens inside is counted, too
+            return list(call.run(self, xs))
         outs = [self._fresh(a) for a in call.outs]
-        self._append(call, [self.lift(x) for x in operands], outs)
+        self._append(call, xs, outs)
         return outs
 
     def _views(self, kernel: View, call: Any, x: ValueRecord) -> list[ValueRecord]:
@@ -294,6 +331,7 @@ def _operation(
 
 __all__ = [
     "NOWHERE",
+    "Counting",
     "Symbol",
     "Trace",
     "is_symbolic",

@@ -232,6 +232,20 @@ class TapeRecord:
         for value in self.extra:
             yield _describe("value", "retain", value)
 
+    @property
+    def retained_nbytes(self) -> int:
+        """Bytes of the roots that are kept; a root that several values share counts
+        once."""
+        roots: dict[int, int] = {}
+        for value in (
+            *[v for saved in self.flat[2::WIDTH] for v in saved],
+            *self.extra,
+        ):
+            record = value if type(value) is ValueRecord else value._record
+            owner = record if record.home is None else record.home
+            roots[id(owner)] = record.root_nbytes
+        return sum(roots.values())
+
     def program(self) -> Program:
         """The recording as a program (tracked inputs only; constants are not nodes)."""
         program = Program()
