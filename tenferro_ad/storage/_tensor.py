@@ -144,7 +144,8 @@ class Tensor(MoveOnly):
         Raises:
             BorrowConflictError: The exclusive borrow is taken.
 
-        Cost: constant; no allocation of storage, no strong count, no provider call.
+        Cost: constant; no strong count; no allocation of storage, provider call, wait
+        or transfer; nothing for each element; keeps the rank.
         """
         if self._moved_by is not None:
             self._require("as_view")
@@ -158,7 +159,8 @@ class Tensor(MoveOnly):
         Raises:
             BorrowConflictError: Any borrow is open.
 
-        Cost: constant; no allocation of storage, no strong count, no provider call.
+        Cost: constant; no strong count; no allocation of storage, provider call, wait
+        or transfer; nothing for each element; keeps the rank.
         """
         if self._moved_by is not None:
             self._require("as_view_mut")
@@ -175,23 +177,23 @@ class Tensor(MoveOnly):
         return through(self, self.as_view(), lambda view: view.get(index))
 
     def __getitem__(self, key: object) -> TensorView:
-        """A part of the value, through `as_view`. Cost: as `TensorView[...]`."""
+        """A part of the value, through `as_view`. Cost: as `TensorView.__getitem__`."""
         return through(self, self.as_view(), lambda view: view[key])
 
     def permute_dims(self, axes: Sequence[int]) -> TensorView:
-        """Axes reordered, through `as_view`. Cost: O(rank); no copy."""
+        """Axes reordered, through `as_view`. Cost: as `TensorView.permute_dims`."""
         return through(self, self.as_view(), lambda view: view.permute_dims(axes))
 
     def reshape(self, shape: tuple[int, ...]) -> TensorView:
-        """Elements regrouped, through `as_view`. Cost: O(rank); no copy."""
+        """Elements regrouped, through `as_view`. Cost: as `TensorView.reshape`."""
         return through(self, self.as_view(), lambda view: view.reshape(shape))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
-        """Elements repeated, through `as_view`. Cost: O(rank); no copy."""
+        """Elements repeated, through `as_view`. Cost: as `TensorView.broadcast_to`."""
         return through(self, self.as_view(), lambda view: view.broadcast_to(shape))
 
     def flip(self, axis: int) -> TensorView:
-        """One axis reversed, through `as_view`. Cost: O(rank); no copy."""
+        """One axis reversed, through `as_view`. Cost: as `TensorView.flip`."""
         return through(self, self.as_view(), lambda view: view.flip(axis))
 
     def reinterpret(self, dtype: Any) -> TensorView:
@@ -219,7 +221,10 @@ class Tensor(MoveOnly):
         return through(self, self.as_view_mut(), TensorViewMut.write)
 
     def get_mut(self, index: tuple[int, ...]) -> HostArray:
-        """One writable element, through `as_view_mut`. Cost: one host access."""
+        """One writable element, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.get_mut`.
+        """
         return through(self, self.as_view_mut(), lambda mut: mut.get_mut(index))
 
     def fill(self, value: complex) -> None:
@@ -248,7 +253,10 @@ class Tensor(MoveOnly):
         return through(self, self.as_view_mut(), lambda mut: mut.reinterpret_mut(dtype))
 
     def prepare_host_mut(self) -> PreparedHostWrite:
-        """Host write access, through `as_view_mut`. Cost: at most one map."""
+        """Host write access, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.prepare_host_mut`.
+        """
         return through(self, self.as_view_mut(), TensorViewMut.prepare_host_mut)
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:

@@ -80,12 +80,16 @@ class PreparedContiguousRead(MoveOnly):
     def as_slice(self) -> HostArray:
         """The elements as one read-only 1-D array, for one bulk call or plain access.
 
-        Cost: a few small objects; no copy, no provider call.
+        Cost: a few small objects; no allocation of storage, provider call, wait or
+        transfer; nothing for each element; the slice has rank 1.
         """
         return self.guard._lend(self.guard._elements("as_slice").reshape(-1))
 
     def iter_contiguous(self) -> Iterator[Any]:
-        """Iterate the typed slice."""
+        """Iterate the typed slice.
+
+        Cost: as `PreparedContiguousRead.as_slice`; then plain access for each element.
+        """
         return iter(self.as_slice())
 
     def close(self) -> None:
@@ -105,12 +109,18 @@ class PreparedStridedRead(MoveOnly):
     def as_strided_array(self) -> HostArray:
         """The elements as one read-only strided array.
 
-        Cost: a few small objects; no copy, no provider call.
+        Cost: a few small objects; no allocation of storage, provider call, wait or
+        transfer; nothing for each element; keeps the rank.
         """
         return self.guard._lend(self.guard._elements("as_strided_array"))
 
     def iter_strided(self) -> PreparedStridedIter:
-        """Iterate in C order by precomputed stride and carry increments."""
+        """Iterate in C order by precomputed stride and carry increments.
+
+        Cost: one cursor of O(rank) is made; no allocation of storage, provider call,
+        wait or transfer; then a typed access and ready-made increments for each
+        element.
+        """
         flat, start = _envelope(self.guard._elements("iter_strided"), self.plan)
         return PreparedStridedIter(self.guard._lend(flat), self.plan, start)
 
@@ -131,12 +141,17 @@ class PreparedContiguousWrite(MoveOnly):
     def as_slice_mut(self) -> HostArray:
         """The elements as one writable 1-D array; one at a time.
 
-        Cost: a few small objects; no copy, no provider call.
+        Cost: a few small objects; no allocation of storage, provider call, wait or
+        transfer; nothing for each element; the slice has rank 1.
         """
         return self.guard._lend(self.guard._elements("as_slice_mut").reshape(-1))
 
     def iter_contiguous_mut(self) -> Iterator[HostArray]:
-        """Iterate writable elements: `e[...] = v` writes one."""
+        """Iterate writable elements: `e[...] = v` writes one.
+
+        Cost: as `PreparedContiguousWrite.as_slice_mut`; then plain access for each
+        element.
+        """
         array = self.as_slice_mut()
         return (array[k, ...] for k in range(len(array)))
 
@@ -157,12 +172,18 @@ class PreparedStridedWrite(MoveOnly):
     def as_strided_array_mut(self) -> HostArray:
         """The elements as one writable strided array; one at a time.
 
-        Cost: a few small objects; no copy, no provider call.
+        Cost: a few small objects; no allocation of storage, provider call, wait or
+        transfer; nothing for each element; keeps the rank.
         """
         return self.guard._lend(self.guard._elements("as_strided_array_mut"))
 
     def iter_strided_mut(self) -> Iterator[HostArray]:
-        """Iterate writable elements in C order, each at most once."""
+        """Iterate writable elements in C order, each at most once.
+
+        Cost: one cursor of O(rank) is made; no allocation of storage, provider call,
+        wait or transfer; then a typed access and ready-made increments for each
+        element.
+        """
         plan = self.plan.plan
         flat, start = _envelope(self.guard._elements("iter_strided_mut"), plan)
         cells = self.guard._lend(flat).reshape(-1, 1)

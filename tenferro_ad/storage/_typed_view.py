@@ -65,7 +65,8 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         Raises:
             LayoutError: The dtype or rank differs; `recovered` is the same view.
 
-        Cost: constant; no allocation of storage, copy or provider call.
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; fixes the static dtype and rank, which are checked.
         """
         check_entry("of", view, view.descriptor(), dtype, rank)
         moved = TensorView._make(view._live("of"), view.descriptor())
@@ -73,7 +74,11 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         return TypedTensorView._wrap(moved, rank)
 
     def erase(self) -> TensorView:
-        """Use up the typed view and return the erased one. Cost: constant."""
+        """Use up the typed view and return the erased one.
+
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; the static rank is dropped, the value keeps its axes.
+        """
         ref = self._tv_inner._live("erase")
         self._tv_inner._moved_by = "erase"
         return TensorView._make(ref, self._tv_inner.descriptor())
@@ -84,7 +89,8 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         Raises:
             LayoutError: The value does not have that rank.
 
-        Cost: constant; no allocation.
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; fixes the static rank, which is checked.
         """
         check_rank("as_rank", self.ndim, rank)
         return TypedTensorView._wrap(self._tv_inner.as_view(), rank)
@@ -143,7 +149,7 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         return self._tv_inner.descriptor()
 
     def as_view(self) -> TypedTensorView[DT, R]:
-        """Erased `as_view`; keeps dtype and rank. Cost: constant; no allocation."""
+        """Erased `as_view`; keeps dtype and rank. Cost: as `TensorView.as_view`."""
         return TypedTensorView._wrap(self._tv_inner.as_view(), self._tv_rank)
 
     @overload
@@ -157,26 +163,29 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
     def __getitem__(self, key: object) -> TypedTensorView[DT, Any]:
         """Erased `[...]`; slices keep the rank, other keys give `DynRank`.
 
-        Cost: O(rank); no copy.
+        Cost: as `TensorView.__getitem__`.
         """
         return TypedTensorView._wrap(
             self._tv_inner[key], selected_rank(key, self._tv_rank)
         )
 
     def permute_dims(self, axes: Sequence[int]) -> TypedTensorView[DT, R]:
-        """Erased `permute_dims`; keeps the rank. Cost: O(rank); no copy."""
+        """Erased `permute_dims`; keeps the rank. Cost: as `TensorView.permute_dims`."""
         return TypedTensorView._wrap(self._tv_inner.permute_dims(axes), self._tv_rank)
 
     def reshape(self, shape: tuple[int, ...]) -> TypedTensorView[DT, DynRank]:
-        """Erased `reshape`; the result has `DynRank`. Cost: O(rank); no copy."""
+        """Erased `reshape`; the result has `DynRank`. Cost: as `TensorView.reshape`."""
         return TypedTensorView._wrap(self._tv_inner.reshape(shape), DynRank)
 
     def broadcast_to(self, shape: tuple[int, ...]) -> TypedTensorView[DT, DynRank]:
-        """Erased `broadcast_to`; the result has `DynRank`. Cost: O(rank); no copy."""
+        """Erased `broadcast_to`; the result has `DynRank`.
+
+        Cost: as `TensorView.broadcast_to`.
+        """
         return TypedTensorView._wrap(self._tv_inner.broadcast_to(shape), DynRank)
 
     def flip(self, axis: int) -> TypedTensorView[DT, R]:
-        """Erased `flip`; keeps the rank. Cost: O(rank); no copy."""
+        """Erased `flip`; keeps the rank. Cost: as `TensorView.flip`."""
         return TypedTensorView._wrap(self._tv_inner.flip(axis), self._tv_rank)
 
     @overload
@@ -202,16 +211,16 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         return TypedTensorView._wrap(found, rank)
 
     def get(self, index: tuple[int, ...]) -> DT:
-        """Erased `get`. Cost: O(rank) checks, one host access; not for loops."""
+        """Erased `get`. Cost: as `TensorView.get`."""
         element: DT = same(self, self._tv_inner, lambda inner: inner.get(index))
         return element
 
     def numpy(self) -> np.ndarray[Any, np.dtype[DT]]:
-        """Erased `numpy`. Cost: one map and wait where needed; no copy."""
+        """Erased `numpy`. Cost: as `TensorView.numpy`."""
         return same(self, self._tv_inner, TensorView.numpy)
 
     def prepare_host(self) -> PreparedHostRead:
-        """Erased `prepare_host`. Cost: constant; one map where needed."""
+        """Erased `prepare_host`. Cost: as `TensorView.prepare_host`."""
         return same(self, self._tv_inner, TensorView.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:

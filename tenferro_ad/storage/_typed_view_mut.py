@@ -70,7 +70,8 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         Raises:
             LayoutError: The dtype or rank differs; `recovered` is the same view.
 
-        Cost: constant; no allocation of storage, copy or provider call.
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; fixes the static dtype and rank, which are checked.
         """
         check_entry("of", view, view.descriptor(), dtype, rank)
         moved = TensorViewMut._make(
@@ -80,7 +81,11 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return TypedTensorViewMut._wrap(moved, rank)
 
     def erase(self) -> TensorViewMut:
-        """Use up the typed view and return the erased one. Cost: constant."""
+        """Use up the typed view and return the erased one.
+
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; the static rank is dropped, the value keeps its axes.
+        """
         mut = self._tm_inner._whole_of("erase")
         self._tm_inner._moved_by = "erase"
         return TensorViewMut._make(
@@ -93,7 +98,8 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         Raises:
             LayoutError: The value does not have that rank.
 
-        Cost: constant; no allocation.
+        Cost: constant; no allocation of storage, provider call, wait or transfer;
+        nothing for each element; fixes the static rank, which is checked.
         """
         check_rank("as_rank", self.ndim, rank)
         return TypedTensorViewMut._wrap(self._tm_inner.as_view_mut(), rank)
@@ -152,11 +158,14 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return self._tm_inner.descriptor()
 
     def as_view(self) -> TypedTensorView[DT, R]:
-        """Erased `as_view`; keeps dtype and rank. Cost: constant; no allocation."""
+        """Erased `as_view`; keeps dtype and rank. Cost: as `TensorView.as_view`."""
         return TypedTensorView._wrap(self._tm_inner.as_view(), self._tm_rank)
 
     def as_view_mut(self) -> TypedTensorViewMut[DT, R]:
-        """Erased `as_view_mut`; keeps dtype and rank. Cost: constant; no allocation."""
+        """Erased `as_view_mut`; keeps dtype and rank.
+
+        Cost: as `TensorViewMut.as_view_mut`.
+        """
         return TypedTensorViewMut._wrap(self._tm_inner.as_view_mut(), self._tm_rank)
 
     @overload
@@ -170,26 +179,29 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
     def __getitem__(self, key: object) -> TypedTensorViewMut[DT, Any]:
         """Erased `[...]`; slices keep the rank, other keys give `DynRank`.
 
-        Cost: O(rank); no copy.
+        Cost: as `TensorViewMut.__getitem__`.
         """
         return TypedTensorViewMut._wrap(
             self._tm_inner[key], selected_rank(key, self._tm_rank)
         )
 
     def permute_dims(self, axes: Sequence[int]) -> TypedTensorView[DT, R]:
-        """Erased `permute_dims`; keeps the rank. Cost: O(rank); no copy."""
+        """Erased `permute_dims`; keeps the rank. Cost: as `TensorView.permute_dims`."""
         return TypedTensorView._wrap(self._tm_inner.permute_dims(axes), self._tm_rank)
 
     def reshape(self, shape: tuple[int, ...]) -> TypedTensorView[DT, DynRank]:
-        """Erased `reshape`; the result has `DynRank`. Cost: O(rank); no copy."""
+        """Erased `reshape`; the result has `DynRank`. Cost: as `TensorView.reshape`."""
         return TypedTensorView._wrap(self._tm_inner.reshape(shape), DynRank)
 
     def broadcast_to(self, shape: tuple[int, ...]) -> TypedTensorView[DT, DynRank]:
-        """Erased `broadcast_to`; the result has `DynRank`. Cost: O(rank); no copy."""
+        """Erased `broadcast_to`; the result has `DynRank`.
+
+        Cost: as `TensorView.broadcast_to`.
+        """
         return TypedTensorView._wrap(self._tm_inner.broadcast_to(shape), DynRank)
 
     def flip(self, axis: int) -> TypedTensorView[DT, R]:
-        """Erased `flip`; keeps the rank. Cost: O(rank); no copy."""
+        """Erased `flip`; keeps the rank. Cost: as `TensorView.flip`."""
         return TypedTensorView._wrap(self._tm_inner.flip(axis), self._tm_rank)
 
     @overload
@@ -215,16 +227,16 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return TypedTensorView._wrap(found, rank)
 
     def get(self, index: tuple[int, ...]) -> DT:
-        """Erased `get`. Cost: O(rank) checks, one host access; not for loops."""
+        """Erased `get`. Cost: as `TensorView.get`."""
         element: DT = same(self, self._tm_inner, lambda inner: inner.get(index))
         return element
 
     def numpy(self) -> np.ndarray[Any, np.dtype[DT]]:
-        """Erased `numpy`. Cost: one map and wait where needed; no copy."""
+        """Erased `numpy`. Cost: as `TensorView.numpy`."""
         return same(self, self._tm_inner, TensorViewMut.numpy)
 
     def prepare_host(self) -> PreparedHostRead:
-        """Erased `prepare_host`. Cost: constant; one map where needed."""
+        """Erased `prepare_host`. Cost: as `TensorView.prepare_host`."""
         return same(self, self._tm_inner, TensorViewMut.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
@@ -278,11 +290,11 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return TypedTensorViewMut._wrap(found, rank)
 
     def get_mut(self, index: tuple[int, ...]) -> np.ndarray[Any, np.dtype[DT]]:
-        """Erased `get_mut`. Cost: O(rank) checks, one host access."""
+        """Erased `get_mut`. Cost: as `TensorViewMut.get_mut`."""
         return same(self, self._tm_inner, lambda inner: inner.get_mut(index))
 
     def write(self) -> np.ndarray[Any, np.dtype[DT]]:
-        """Erased `write`. Cost: one map and wait where needed; no copy."""
+        """Erased `write`. Cost: as `TensorViewMut.write`."""
         return same(self, self._tm_inner, TensorViewMut.write)
 
     def fill(self, value: complex) -> None:
@@ -294,7 +306,7 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         same(self, self._tm_inner, lambda inner: inner.copy_from(source._tv_inner))
 
     def prepare_host_mut(self) -> PreparedHostWrite:
-        """Erased `prepare_host_mut`. Cost: constant; one map where needed."""
+        """Erased `prepare_host_mut`. Cost: as `TensorViewMut.prepare_host_mut`."""
         return same(self, self._tm_inner, TensorViewMut.prepare_host_mut)
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:

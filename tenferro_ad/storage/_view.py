@@ -170,7 +170,8 @@ class TensorView(MoveOnly):
     def as_view(self) -> TensorView:
         """Another view under the same borrow.
 
-        Cost: constant; no allocation of storage, no strong count, no provider call.
+        Cost: constant; no strong count; no allocation of storage, provider call, wait
+        or transfer; nothing for each element; keeps the rank.
         """
         ref = self._live("as_view")._share("as_view")
         return TensorView._make(ref, self._view_descriptor)
@@ -178,24 +179,42 @@ class TensorView(MoveOnly):
     def __getitem__(self, key: object) -> TensorView:
         """The part that integers, slices, `...` and None select, without a copy.
 
-        Cost: O(rank); validates the new indices only.
+        Cost: O(rank): the new indices are validated; no allocation of storage, provider
+        call, wait or transfer; nothing for each element; integers and None change the
+        rank.
         """
         return self._derive("getitem", _selection.select, key)
 
     def permute_dims(self, axes: Sequence[int]) -> TensorView:
-        """The same elements with axes reordered. Cost: O(rank); no copy."""
+        """The same elements with axes reordered.
+
+        Cost: O(rank); no allocation of storage, provider call, wait or transfer;
+        nothing for each element; keeps the rank.
+        """
         return self._derive("permute_dims", _selection.permute, axes)
 
     def reshape(self, shape: tuple[int, ...]) -> TensorView:
-        """The same elements regrouped; raises where strides cannot. Cost: O(rank)."""
+        """The same elements regrouped; raises where strides cannot.
+
+        Cost: O(rank); no allocation of storage, provider call, wait or transfer;
+        nothing for each element; the rank is that of `shape`.
+        """
         return self._derive("reshape", _selection.reshape, shape)
 
     def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
-        """The same elements repeated without a copy. Cost: O(rank)."""
+        """The same elements repeated without a copy.
+
+        Cost: O(rank); no allocation of storage, provider call, wait or transfer;
+        nothing for each element; the rank is that of `shape`.
+        """
         return self._derive("broadcast_to", _selection.broadcast, shape)
 
     def flip(self, axis: int) -> TensorView:
-        """The same elements with one axis reversed. Cost: O(rank); no copy."""
+        """The same elements with one axis reversed.
+
+        Cost: O(rank); no allocation of storage, provider call, wait or transfer;
+        nothing for each element; keeps the rank.
+        """
         return self._derive("flip", _selection.reverse, axis)
 
     def reinterpret(self, dtype: Any) -> TensorView:
@@ -222,7 +241,9 @@ class TensorView(MoveOnly):
     def get(self, index: tuple[int, ...]) -> Any:
         """One element, as a NumPy scalar.
 
-        Cost: O(rank) bounds checks and one host access; not for loops.
+        Cost: for each element O(rank) bounds checks and one host access through the
+        provider, which may wait; allocates a scalar, transfers nothing, has no rank.
+        Not for loops.
         """
         with self[full_index("get", index, self.ndim)] as element:
             return element.numpy()[()]
@@ -233,7 +254,8 @@ class TensorView(MoveOnly):
         Raises:
             AccessError: The provider could not map; the view is unchanged.
 
-        Cost: one map and wait where the provider needs them; no copy.
+        Cost: one map by the provider, and a wait, where it needs them; no allocation of
+        storage, no transfer; nothing for each element; keeps the rank.
         """
         ref = self._live("numpy")._share("numpy")
         checked = CheckedRead._join(ref, self._view_descriptor)
@@ -261,7 +283,8 @@ class TensorView(MoveOnly):
         Raises:
             AccessError: The provider could not map; `recovered` is this same view.
 
-        Cost: constant; one map and wait where the provider needs them.
+        Cost: constant; one map by the provider, and a wait, where it needs them; no
+        allocation of storage, no transfer; nothing for each element; keeps the rank.
         """
         return _host_read(self._prepare("prepare_host", _HOST))
 

@@ -139,7 +139,8 @@ class TensorViewMut(MoveOnly):
     def as_view(self) -> TensorView:
         """Lend this borrow for reading; writing waits until that view ends.
 
-        Cost: constant; no allocation of storage, no strong count, no provider call.
+        Cost: constant; no strong count; no allocation of storage, provider call, wait
+        or transfer; nothing for each element; keeps the rank.
         """
         ref = self._live("as_view")._reborrow_ref("as_view")
         return TensorView._make(ref, self._vm_descriptor)
@@ -147,7 +148,8 @@ class TensorViewMut(MoveOnly):
     def as_view_mut(self) -> TensorViewMut:
         """Lend this borrow for writing; this view waits until that one ends.
 
-        Cost: constant; no allocation of storage, no strong count, no provider call.
+        Cost: constant; no strong count; no allocation of storage, provider call, wait
+        or transfer; nothing for each element; keeps the rank.
         """
         mut = self._live("as_view_mut")._reborrow_muts("as_view_mut")[0]
         return TensorViewMut._make(mut, self._vm_descriptor, self._vm_proof)
@@ -161,19 +163,19 @@ class TensorViewMut(MoveOnly):
         return through(self, self.as_view(), lambda view: view.get(index))
 
     def permute_dims(self, axes: Sequence[int]) -> TensorView:
-        """Axes reordered, through `as_view`. Cost: O(rank); no copy."""
+        """Axes reordered, through `as_view`. Cost: as `TensorView.permute_dims`."""
         return through(self, self.as_view(), lambda view: view.permute_dims(axes))
 
     def reshape(self, shape: tuple[int, ...]) -> TensorView:
-        """Elements regrouped, through `as_view`. Cost: O(rank); no copy."""
+        """Elements regrouped, through `as_view`. Cost: as `TensorView.reshape`."""
         return through(self, self.as_view(), lambda view: view.reshape(shape))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
-        """Elements repeated, through `as_view`. Cost: O(rank); no copy."""
+        """Elements repeated, through `as_view`. Cost: as `TensorView.broadcast_to`."""
         return through(self, self.as_view(), lambda view: view.broadcast_to(shape))
 
     def flip(self, axis: int) -> TensorView:
-        """One axis reversed, through `as_view`. Cost: O(rank); no copy."""
+        """One axis reversed, through `as_view`. Cost: as `TensorView.flip`."""
         return through(self, self.as_view(), lambda view: view.flip(axis))
 
     def reinterpret(self, dtype: Any) -> TensorView:
@@ -199,7 +201,9 @@ class TensorViewMut(MoveOnly):
     def __getitem__(self, key: object) -> TensorViewMut:
         """The writable part that a basic index selects; this view waits for it.
 
-        Cost: O(rank); validates the new indices only.
+        Cost: O(rank): the new indices are validated; no allocation of storage, provider
+        call, wait or transfer; nothing for each element; integers and None change the
+        rank.
         """
         mut = self._live("getitem")
         descriptor = self._selected("getitem", key)
@@ -271,7 +275,8 @@ class TensorViewMut(MoveOnly):
             LayoutError: Elements overlap, so the layout cannot be written.
             AccessError: The provider could not map; the view is unchanged.
 
-        Cost: one map and wait where the provider needs them; no copy.
+        Cost: one map by the provider, and a wait, where it needs them; no allocation of
+        storage, no transfer; nothing for each element; keeps the rank.
         """
         injective = self._injective("write")
         child = self._live("write")._reborrow_muts("write")[0]
@@ -292,7 +297,9 @@ class TensorViewMut(MoveOnly):
     def get_mut(self, index: tuple[int, ...]) -> HostArray:
         """One writable element, as an array of rank 0: `m.get_mut(i)[...] = v`.
 
-        Cost: O(rank) bounds checks and one host access; not for loops.
+        Cost: for each element O(rank) bounds checks and one host access through the
+        provider, which may wait; allocates a small array, transfers nothing, has no
+        rank. Not for loops.
         """
         with self[full_index("get_mut", index, self.ndim)] as element:
             return element.write()
@@ -325,7 +332,8 @@ class TensorViewMut(MoveOnly):
             LayoutError: Elements overlap; the view is unchanged.
             AccessError: The provider could not map; `recovered` is this same view.
 
-        Cost: constant; one map and wait where the provider needs them.
+        Cost: constant; one map by the provider, and a wait, where it needs them; no
+        allocation of storage, no transfer; nothing for each element; keeps the rank.
         """
         return _host_write(self._prepare("prepare_host_mut", _HOST))
 
