@@ -40,6 +40,7 @@ from .engine import (
     Fused,
     Plan,
     Spec,
+    SymbolicProgram,
     Tape,
     TracedProgram,
     UniqueAll,
@@ -363,6 +364,7 @@ __all__ = [
     "Fused",
     "Plan",
     "Spec",
+    "SymbolicProgram",
     "Tape",
     "TracedProgram",
     "UniqueAll",
@@ -568,7 +570,6 @@ __all__ = [
     "tensordot",
     "tile",
     "topk",
-    "trace",
     "tril",
     "triu",
     "trunc",
@@ -590,6 +591,7 @@ __all__ = [
     "where",
     "zeros",
     "zeros_like",
+    "trace",
 ]
 from . import fft, linalg, nn, optim, random, special, testing, unsafe
 

@@ -59,7 +59,7 @@ from ._namespace import *
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._tape import Tape
-from ._trace import Spec, TracedProgram
+from ._trace import Spec, SymbolicProgram, TracedProgram
 from ._trace import trace as program_of  # `trace` is the one of a matrix
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
@@ -69,6 +69,7 @@ __all__ = [
     # tensors
     "EagerTensor",
     "Spec",
+    "SymbolicProgram",
     "TracedProgram",
     "Compiled",
     "Plan",

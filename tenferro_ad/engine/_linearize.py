@@ -15,7 +15,7 @@ from ._eager import EagerTensor
 from ._linear import LinearMap
 from ._make import as_tensor
 from ._pytrees import NAMESPACE, flatten, zeros_for
-from ._trace import Spec, aval_like, trace
+from ._trace import Spec, aval_like, concrete
 from ._transforms import vjp
 
 
@@ -120,7 +120,7 @@ def linear_transpose(f: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
 
     Cost: traces `f` and its pullback; each call the equations of the transpose.
     """
-    made = trace(f, *specs)
+    made = concrete(f, *specs)
     avals = made.program.out_avals
     outputs = [Spec(a.shape, a.dtype, a.device) for a in avals]
 
@@ -130,7 +130,7 @@ def linear_transpose(f: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
         pulled: Any = pull(conjugated)
         return optree.tree_map(_conj, pulled, namespace=NAMESPACE)
 
-    traced = trace(back, specs, outputs)
+    traced = concrete(back, specs, outputs)
     program = traced.program
     n = sum(aval_like(x) is not None for x in flatten(specs)[0])
     primals = set(program.inputs[:n])

@@ -8,7 +8,7 @@ traced like everything else, because they are made of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -23,6 +23,7 @@ from ._dispatch import HANDLES, chain_of, inside, living
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import NAMESPACE, flatten
+from ._symbolic import sizes_of, template_of
 
 
 @final
@@ -30,22 +31,49 @@ class Spec:
     """Shape, dtype and device of an argument that is not there yet.
 
     Args:
-        shape: lengths of the axes.
+        shape: lengths of the axes. A name in place of a number stands for any length:
+            `ta.Spec(("batch", 784))`; axes of one name have one length.
         dtype: NumPy name or dtype.
         device: discovery name or device; None is the CPU.
     """
 
-    __slots__ = ("aval",)
+    __slots__ = ("device", "dtype", "shape")
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any = np.float64, device: Any = None
+        self, shape: Sequence[int | str], dtype: Any = np.float64, device: Any = None
     ) -> None:
-        self.aval = aval_of(
-            tuple(int(n) for n in shape), np.dtype(dtype), device_of(device, "Spec")
-        )
+        self.shape = tuple(n if isinstance(n, str) else int(n) for n in shape)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.device = device_of(device, "Spec")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of sizes, in order."""
+        return tuple(dict.fromkeys(n for n in self.shape if isinstance(n, str)))
+
+    def at(self, sizes: Mapping[str, int]) -> Aval:
+        """The aval where named axes have these lengths."""
+        shape = tuple(sizes[n] if isinstance(n, str) else n for n in self.shape)
+        return aval_of(shape, self.dtype, self.device)
+
+    @property
+    def aval(self) -> Aval:
+        """Shape, dtype and device together.
+
+        Raises:
+            InvalidArgumentError: an axis has a name and no length.
+        """
+        if self.names:
+            raise InvalidArgumentError(
+                operation="Spec",
+                argument="shape",
+                found=f"the named size `{self.names[0]}` where a number is needed",
+                fix="trace with names (`ta.trace`), or give the axis a length",
+            )
+        return self.at({})
 
     def __repr__(self) -> str:
-        return f"Spec({self.aval!r})"
+        return f"Spec({self.dtype}[{', '.join(map(str, self.shape))}])"
 
 
 @final
@@ -137,7 +165,120 @@ class TracedProgram:
     __repr__ = __str__
 
 
-def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
+@final
+class SymbolicProgram:
+    """A function traced for any length of named axes.
+
+    Calling it evaluates the program for the lengths of the arguments; every transform
+    and `ta.compile` take it like any function. Lengths below 2 are traced on their own
+    (1 broadcasts, 0 has no element).
+
+    Attributes:
+        names: the named sizes.
+        constants: tensors that the function closed over.
+    """
+
+    __slots__ = (
+        "_fn",
+        "_found",
+        "_in_def",
+        "_leaves",
+        "_out_def",
+        "_template",
+        "constants",
+        "names",
+    )
+
+    def __init__(self, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
+        leaves, self._in_def = flatten(specs)
+        self._fn = fn
+        self._leaves = leaves
+        self.names = tuple(
+            dict.fromkeys(n for x in leaves if isinstance(x, Spec) for n in x.names)
+        )
+        made: list[TracedProgram] = []
+
+        def at(sizes: Mapping[str, int]) -> Program:
+            made.append(self._traced(sizes))
+            return made[-1].program
+
+        self._template = template_of(self.names, at)
+        self.constants, self._out_def = made[0].constants, made[0].out_def
+        self._found: dict[tuple[int, ...], TracedProgram] = {}
+
+    def _traced(self, sizes: Mapping[str, int]) -> TracedProgram:
+        def sized(x: Any) -> Any:
+            if not isinstance(x, Spec):
+                return x
+            aval = x.at(sizes)
+            return Spec(aval.shape, aval.dtype, aval.device)
+
+        specs = optree.tree_unflatten(self._in_def, [sized(x) for x in self._leaves])
+        return concrete(self._fn, *specs)
+
+    def at(self, **sizes: int) -> TracedProgram:
+        """The program where the named axes have these lengths.
+
+        Raises:
+            InvalidArgumentError: other names than those of the specs.
+
+        Cost: the first time a shape rule for each equation; lengths below 2 trace the
+            function again.
+        """
+        if sorted(sizes) != sorted(self.names):
+            raise InvalidArgumentError(
+                operation="SymbolicProgram.at",
+                argument="sizes",
+                found=f"{', '.join(sizes) or 'no name'}",
+                fix=f"give a length for each of {', '.join(self.names)}",
+            )
+        key = tuple(sizes[n] for n in self.names)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= 64:
+                self._found.clear()
+            found = self._found[key] = self._sized(sizes)
+        return found
+
+    def _sized(self, sizes: dict[str, int]) -> TracedProgram:
+        leaves = self._leaves
+        if min(sizes.values()) < 2:
+            return self._traced(sizes)
+        avals = [x.at(sizes) if isinstance(x, Spec) else aval_like(x) for x in leaves]
+        given = [a for a in avals if a is not None]
+        given += [c.aval for c in self.constants]
+        program = self._template.at(sizes, given)
+        static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
+        return TracedProgram(
+            program, self.constants, self._in_def, avals, static, self._out_def
+        )
+
+    def __call__(self, *args: Any) -> Any:
+        """Evaluate for tensors of any lengths along the named axes.
+
+        Raises:
+            ShapeError: axes of one name differ in length.
+            DTypeError, InvalidArgumentError: an argument differs from what was traced.
+
+        Cost: the program's equations, each as an eager operation.
+        """
+        found = flatten(args)[0]
+        shapes, given = [], []
+        for x, spec in zip(found, self._leaves, strict=False):
+            if isinstance(spec, Spec):
+                shapes.append(spec.shape)
+                given.append(as_tensor(x).shape)
+        if len(found) != len(self._leaves):  # refused there, by structure
+            return self.at(**dict.fromkeys(self.names, 2))(*args)
+        return self.at(**sizes_of(self.names, shapes, given))(*args)
+
+    def __str__(self) -> str:
+        return self._template.format()
+
+    __repr__ = __str__
+
+
+def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram | SymbolicProgram:
     """The program of `fn` for arguments like `specs`.
 
     Args:
@@ -145,13 +286,26 @@ def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
         specs: for each positional argument a `Spec`, a tensor or an array, or a pytree
             of them. Other leaves (numbers, strings) are fixed at their value.
 
+    Returns:
+        A `TracedProgram`; a `SymbolicProgram` where a spec has named axes.
+
     Raises:
+        InvalidArgumentError: a named size decides which operations run, or enters as
+            something else than a sum of products.
         TracedConversionError: Python control flow asks for a traced value's bytes; the
             message shows the line.
         EscapedTracerError: a value of an ended trace is used.
 
     Cost: nothing is computed, allocated or copied; time for each operation.
     """
+    leaves, in_def = flatten(specs)
+    if any(isinstance(x, Spec) and x.names for x in leaves):
+        return SymbolicProgram(fn, specs)
+    return concrete(fn, *specs)
+
+
+def concrete(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
+    """`trace` where every axis has a length."""
     leaves, in_def = flatten(specs)
     avals = [aval_like(x) for x in leaves]
     program, constants, out_def = traced(fn, leaves, avals, in_def)
@@ -232,4 +386,14 @@ def as_handle(x: Any) -> EagerTensor:
     return EagerTensor(x, None, -1, None)
 
 
-__all__ = ["NAMESPACE", "Spec", "TracedProgram", "as_handle", "aval_like", "trace"]
+__all__ = [
+    "NAMESPACE",
+    "Spec",
+    "SymbolicProgram",
+    "TracedProgram",
+    "as_handle",
+    "aval_like",
+    "concrete",
+    "trace",
+    "traced",
+]

@@ -1,0 +1,361 @@
+"""One program for any size of some axes.
+
+`ta.trace(f, Spec(("n", 784)))` traces `f` at a few sizes and keeps what they have in
+common: the equations, and how every number in them (shapes, parameters, scalars)
+follows from the sizes. The last trace only checks what the others said. A size that
+changes which operations run, or how they depend on one another, is refused; so is a
+number that is not a sum of products of sizes (or one over such a sum).
+
+Sizes below 2 are traced on their own, because 1 broadcasts and 0 has no element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final, final
+
+from .._aval import Aval, aval_of
+from ..errors import InvalidArgumentError, ShapeError
+from ..ops import Equation, Program
+from ..runtime import plan_of, scalar_record
+from ..tape import RegionCall
+
+# Sizes to trace at, two for each name: no other number of a program is likely to be
+# one of them. The third is for the check.
+_PROBES: Final = ((7, 11, 13), (17, 19, 23), (29, 31, 37))
+MOST_NAMES: Final = len(_PROBES)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number that follows from named sizes: a sum of products, or one over it.
+
+    Attributes:
+        terms: factor of each product of names.
+        inverse: the number is one over the sum.
+        is_float: the number is a float.
+    """
+
+    terms: tuple[tuple[frozenset[str], Fraction], ...]
+    inverse: bool = False
+    is_float: bool = False
+
+    def at(self, sizes: Mapping[str, int]) -> Any:
+        """The number at these sizes."""
+        total = Fraction(0)
+        for names, factor in self.terms:
+            part = factor
+            for name in names:
+                part *= sizes[name]
+            total += part
+        if self.inverse:
+            return 1.0 / float(total)
+        return float(total) if self.is_float else int(total)
+
+    def __repr__(self) -> str:
+        parts = []
+        for names, factor in self.terms:
+            body = "*".join(sorted(names))
+            if not body:
+                parts.append(str(factor))
+            else:
+                parts.append(body if factor == 1 else f"{factor}*{body}")
+        text = " + ".join(parts) or "0"
+        return f"1/({text})" if self.inverse else text
+
+
+def fitted(names: Sequence[str], values: Sequence[Any]) -> Any:
+    """The number as a function of the sizes, from its value at each corner (in the
+    order of `corners`) and at the check; None where there is none."""
+    if all(v == values[0] and type(v) is type(values[0]) for v in values):
+        return values[0]
+    is_float = isinstance(values[0], float)
+    for inverse in (False, True) if is_float else (False,):
+        try:
+            exact = [Fraction(1 / v if inverse else v) for v in values]
+        except (ZeroDivisionError, ValueError, OverflowError):
+            continue
+        if inverse:
+            exact = [Fraction(round(x)) for x in exact]
+        terms = _terms(list(names), exact[:-1], 0)
+        found = Size(
+            tuple((k, c) for k, c in sorted(terms.items(), key=_order) if c),
+            inverse,
+            is_float,
+        )
+        points = [*corners(names), check_of(names)]
+        if not is_float and any(c.denominator != 1 for _, c in found.terms):
+            return None  # n // 2 is n / 2 for half of the sizes only
+        if all(found.at(p) == v for p, v in zip(points, values, strict=True)):
+            return found
+    return None
+
+
+def _order(term: tuple[frozenset[str], Fraction]) -> Any:
+    return len(term[0]), sorted(term[0])
+
+
+def _terms(
+    names: list[str], values: list[Fraction], at: int
+) -> dict[frozenset[str], Fraction]:
+    """Interpolation by products: linear in each name."""
+    if at == len(names):
+        return {frozenset(): values[0]}
+    half = len(values) // 2
+    low, high, _ = _PROBES[at]
+    first = _terms(names, values[:half], at + 1)
+    second = _terms(names, values[half:], at + 1)
+    found: dict[frozenset[str], Fraction] = {}
+    for key in {*first, *second}:
+        a, b = first.get(key, Fraction(0)), second.get(key, Fraction(0))
+        slope = (b - a) / (high - low)
+        found[key | {names[at]}] = slope
+        found[key] = a - slope * low
+    return found
+
+
+def corners(names: Sequence[str]) -> list[dict[str, int]]:
+    """Sizes to trace at, the first name varying slowest."""
+    choices = [probe[:2] for probe in _PROBES[: len(names)]]
+    return [dict(zip(names, sizes, strict=True)) for sizes in product(*choices)]
+
+
+def check_of(names: Sequence[str]) -> dict[str, int]:
+    return {name: probe[2] for name, probe in zip(names, _PROBES, strict=False)}
+
+
+# ---- programs in common --------------------------------------------------------------
+
+
+@final
+class Template:
+    """What programs traced at several sizes have in common."""
+
+    __slots__ = ("base", "literals", "names", "params", "shapes")
+
+    def __init__(self, names: Sequence[str], programs: Sequence[Program]) -> None:
+        base = programs[0]
+        self.names, self.base = tuple(names), base
+        for other in programs[1:]:
+            _same_equations(base, other)
+        self.shapes = [
+            self._common(shapes, f"the shape of v{v}")
+            for v, shapes in enumerate(
+                zip(*[[a.shape for a in p.avals] for p in programs], strict=True)
+            )
+        ]
+        self.params = [
+            self._common(
+                [_params(p.equations[k].call) for p in programs], eq.call.op.name
+            )
+            for k, eq in enumerate(base.equations)
+        ]
+        self.literals = {
+            v: self._common([p.literals[v].array.item() for p in programs], "a number")
+            for v in base.literals
+        }
+
+    def _common(self, found: Sequence[Any], where: str) -> Any:
+        """The values as one: equal ones as they are, numbers as a `Size`."""
+        first = found[0]
+        if isinstance(first, Program):
+            return Template(self.names, found)
+        if isinstance(first, tuple):
+            if any(len(x) != len(first) for x in found):
+                _refuse(where, "a parameter whose length depends on a size")
+            return tuple(
+                self._common(parts, where) for parts in zip(*found, strict=True)
+            )
+        if isinstance(first, int | float) and not isinstance(first, bool):
+            fit = fitted(self.names, found)
+            if fit is None:
+                _refuse(where, f"numbers {list(found)} that follow no simple rule")
+            return fit
+        if any(x is not first and x != first for x in found):
+            _refuse(where, "a parameter that depends on a size")
+        return first
+
+    def at(self, sizes: Mapping[str, int], ins: Sequence[Aval]) -> Program:
+        """The program at these sizes; shapes are inferred anew, so a wrong guess
+        cannot pass."""
+        base = self.base
+        made = Program(list(base.inputs), [], base.outputs, list(base.avals))
+        for v, aval in zip(base.inputs, ins, strict=True):
+            made.avals[v] = aval
+        for v, value in self.literals.items():
+            old = base.literals[v].aval
+            made.literals[v] = scalar_record(
+                _number(value, sizes), old.dtype, old.device
+            )
+        for eq, params in zip(base.equations, self.params, strict=True):
+            avals = tuple([made.avals[v] for v in eq.operands])
+            call: Any
+            if isinstance(eq.call, RegionCall):
+                call = RegionCall(params.at(sizes, avals))
+            else:
+                call = plan_of(eq.call.op, avals, _filled(params, sizes, avals)).call
+            for v, aval in zip(eq.outs, call.outs, strict=True):
+                made.avals[v] = aval
+            made.equations.append(
+                Equation(call, eq.ins, eq.outs, eq.saves, eq.recompute, eq.mode)
+            )
+        made.check()
+        return made
+
+    def format(self) -> str:
+        """The program's text, with the names of the sizes."""
+        text = Program(
+            list(self.base.inputs),
+            [],
+            self.base.outputs,
+            [
+                _Shown(f"{a.dtype}{list(shape)}")  # type: ignore[misc]
+                for a, shape in zip(self.base.avals, self.shapes, strict=True)
+            ],
+            {v: _ShownNumber(x) for v, x in self.literals.items()},
+        )
+        for eq, params in zip(self.base.equations, self.params, strict=True):
+            shown = params if isinstance(params, tuple) else (self.base,)
+            call = _ShownCall(eq.call.op, shown)
+            text.equations.append(
+                Equation(call, eq.ins, eq.outs, (), eq.recompute, eq.mode)
+            )
+        return text.format(limit=10_000)
+
+
+class _Shown:
+    """An aval for texts."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _ShownNumber:
+    """A literal for texts."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+class _ShownCall:
+    """A call for texts."""
+
+    def __init__(self, op: Any, params: tuple[Any, ...]) -> None:
+        self.op, self.params = op, params if op.params else ()
+
+
+def _params(call: Any) -> Any:
+    return call.program if isinstance(call, RegionCall) else call.params
+
+
+def _number(value: Any, sizes: Mapping[str, int]) -> Any:
+    return value.at(sizes) if isinstance(value, Size) else value
+
+
+def _filled(tree: Any, sizes: Mapping[str, int], ins: Sequence[Aval]) -> Any:
+    if isinstance(tree, Size):
+        return tree.at(sizes)
+    if isinstance(tree, tuple):
+        return tuple(_filled(x, sizes, ins) for x in tree)
+    if isinstance(tree, Template):
+        avals = [
+            aval_of(
+                tuple(_number(n, sizes) for n in tree.shapes[v]),
+                tree.base.avals[v].dtype,
+                tree.base.avals[v].device,
+            )
+            for v in tree.base.inputs
+        ]
+        return tree.at(sizes, avals)
+    return tree
+
+
+def _same_equations(first: Program, second: Program) -> None:
+    if len(first.equations) != len(second.equations) or len(first.avals) != len(
+        second.avals
+    ):
+        _refuse("trace", "another number of operations at another size")
+    for a, b in zip(first.equations, second.equations, strict=True):
+        same = type(a.call) is type(b.call) and (
+            isinstance(a.call, RegionCall) or a.call.op is b.call.op
+        )
+        if not same or (a.ins, a.outs, a.mode) != (b.ins, b.outs, b.mode):
+            _refuse(a.call.op.name, "other operations at another size")
+    if (first.inputs, first.outputs, list(first.literals)) != (
+        second.inputs,
+        second.outputs,
+        list(second.literals),
+    ):
+        _refuse("trace", "other inputs, outputs or numbers at another size")
+
+
+def _refuse(where: str, what: str) -> Any:
+    raise InvalidArgumentError(
+        operation="trace",
+        argument="specs",
+        found=f"{what} (`{where}`)",
+        fix="let sizes only enter shapes, or give this axis a number",
+    )
+
+
+def sizes_of(
+    names: Sequence[str], shapes: Sequence[tuple[Any, ...]], found: Sequence[Any]
+) -> dict[str, int]:
+    """The size of each name, from the shapes that a call gives.
+
+    Raises:
+        ShapeError: one name would have two sizes, or a fixed axis another length.
+    """
+    sizes: dict[str, int] = {}
+    for k, (shape, given) in enumerate(zip(shapes, found, strict=True)):
+        fits = len(shape) == len(given)
+        if fits:
+            for n, m in zip(shape, given, strict=True):
+                wanted = sizes.setdefault(n, m) if isinstance(n, str) else n
+                fits = fits and wanted == m
+        if not fits:
+            known = ", ".join(f"{n} = {m}" for n, m in sizes.items())
+            raise ShapeError(
+                operation="traced program",
+                argument=f"args (tensor {k})",
+                found=f"shape {tuple(given)} where {_text(shape)} was traced"
+                + (f", with {known}" if known else ""),
+                fix="give every axis of one name one length",
+            )
+    missing = [n for n in names if n not in sizes]
+    assert not missing
+    return sizes
+
+
+def _text(shape: tuple[Any, ...]) -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def template_of(
+    names: Sequence[str], traced: Callable[[Mapping[str, int]], Program]
+) -> Template:
+    """The template of what `traced(sizes)` gives.
+
+    Raises:
+        InvalidArgumentError: too many names, or programs that differ in more than
+            numbers.
+    """
+    if len(names) > MOST_NAMES:
+        raise InvalidArgumentError(
+            operation="trace",
+            argument="specs",
+            found=f"{len(names)} named sizes",
+            fix=f"name at most {MOST_NAMES}, and give the other axes numbers",
+        )
+    points = [*corners(names), check_of(names)]
+    return Template(names, [traced(sizes) for sizes in points])
+
+
+__all__ = ["MOST_NAMES", "Size", "Template", "sizes_of", "template_of"]
