@@ -1,4 +1,4 @@
-"""The verifier of the traversal report: it consumes the baseline and sees each fault."""
+"""The verifier of the traversal report: it reads the baseline and sees each fault."""
 
 from __future__ import annotations
 
