@@ -49,6 +49,12 @@ def codes(capsys: Any) -> set[str]:
     return {line.partition(":")[0] for line in lines if line.startswith("E_")}
 
 
+@pytest.mark.clause("g4-traversal-performance")
+def test_the_tracked_report_holds_and_so_does_its_baseline(capsys: Any) -> None:
+    assert VERIFIER.main([]) == 0
+    assert "so does its baseline" in capsys.readouterr().out
+
+
 def test_a_report_that_holds(write: Any, capsys: Any) -> None:
     assert VERIFIER.main([write("r.json", report())]) == 0
     assert codes(capsys) == set()
