@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from .._aval import Aval, aval_of
-from ..errors import UnsupportedError
 from ..ops import OPS, Call, Move, Op, View
-from ..storage import DeviceArray, TensorView, TensorViewMut, device_record
+from ..storage import DeviceArray, TensorView, TensorViewMut
 from ._cpu import infer_call
 from ._device_plan import launch_plan, view_plan
 from ._engine import DEADLINE
 from ._execution import Executions
 from ._plan import Plan, move_plan
+from ._printed import unsupported
 
 Target = DeviceArray | TensorViewMut
 _KERNELS: Final = 1024  # kernels that are no plan's own; a larger cache starts afresh
@@ -58,10 +58,12 @@ class AsynchronousDevice(ABC):
         """The kernel of one application."""
 
     @abstractmethod
-    def scratch_allocation(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> Any:
-        """Workspace for a kernel: as `allocate`, but no hand-out of a root."""
+    def prepare_sum(self, call: Call) -> object:
+        """The kernel that adds an application's result to its only output."""
+
+    @abstractmethod
+    def prepare_copy(self, aval: Aval) -> object:
+        """The kernel that copies elements between views of the device's memory."""
 
     @abstractmethod
     def upload(self, target: Target, source: np.ndarray[Any, Any]) -> None:
@@ -75,10 +77,15 @@ class AsynchronousDevice(ABC):
         return self
 
     @property
+    def endpoint(self) -> Any:
+        """Where eager operations are enqueued: the device itself, or a queue of it."""
+        return self
+
+    @property
     def executions(self) -> Executions:
         """Eager operations on this device."""
         if self._executions is None:
-            self._executions = Executions(self, self.deadline)  # type: ignore[arg-type]
+            self._executions = Executions(self.endpoint, self.deadline)
         return self._executions
 
     def drain(self) -> None:
@@ -104,34 +111,19 @@ class AsynchronousDevice(ABC):
         return launch_plan(self, call, self._prepared(call))
 
     def _prepared(self, call: Call) -> object:
-        dtypes = [a.dtype for a in (*call.ins, *call.outs)]
-        if not self.supports(call.op, dtypes):
-            kinds = ", ".join(dict.fromkeys(str(d) for d in dtypes))
-            raise UnsupportedError(
-                op=call.op.name,
-                backend=self.name,
-                found=f"backend `{self.name}` does not offer `{call.op.name}` of "
-                f"{kinds}",
-                fix="move the operands first: `x.to('cpu')`",
-            )
+        if not self.supports(call.op, [a.dtype for a in (*call.ins, *call.outs)]):
+            raise unsupported(call, self.name)
         return self.prepare(call)
 
-    def kernel(self, op: Op, ins: tuple[Aval, ...]) -> object:
-        """The kernel of an application that is no plan's own."""
-        key = (op, ins)
+    def _kept(self, key: Any, make: Any, made_of: Any) -> object:
+        """A kernel that is no plan's own, kept by what it was made for."""
         found = self._kernels.get(key)
         if found is None:
-            found = self._prepared(infer_call(op, ins, (), self))
+            found = make(made_of)
             if len(self._kernels) >= _KERNELS:
                 self._kernels.clear()
             self._kernels[key] = found
         return found
-
-    def scratch(self, aval: Aval) -> DeviceArray:
-        """Workspace of one kernel: no value, no event."""
-        raw = self.scratch_allocation(aval.shape, aval.dtype, aval.nbytes)
-        array: DeviceArray = device_record(raw, aval, None).array
-        return array
 
     def write(self, target: Target, source: Any) -> None:
         """Copy elements in; called by the copy doors only.
@@ -144,7 +136,7 @@ class AsynchronousDevice(ABC):
         """
         if isinstance(source, DeviceArray | TensorView | TensorViewMut):
             aval = aval_of(target.shape, target.dtype, self)
-            kernel = self.kernel(OPS["accumulate"], (aval,))
+            kernel = self._kept(("copy", aval), self.prepare_copy, aval)
             self.executions.launch("copy", kernel, [source], [target])
         else:
             self.upload(target, np.asarray(source))
@@ -154,6 +146,9 @@ class AsynchronousDevice(ABC):
 
         Cost: one launch; no allocation, no wait.
         """
-        ins = tuple([aval_of(x.shape, x.dtype, self) for x in (target, other)])
-        kernel = self.kernel(OPS["add"], ins)
-        self.executions.launch("add", kernel, [target, other], [target])
+        aval = aval_of(target.shape, target.dtype, self)
+        kernel = self._kernels.get(("sum", aval))
+        if kernel is None:
+            same = infer_call(OPS["accumulate"], (aval,), (), self)
+            kernel = self._kept(("sum", aval), self.prepare_sum, same)
+        self.executions.launch("add", kernel, [other], [target])

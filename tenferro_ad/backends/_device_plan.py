@@ -10,15 +10,12 @@ elements are.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._aval import Aval
 from .._ledger import State
-from ..ops import Call, ElementwiseOp, Op, View, elementwise, var
-from ..ops import call as scalar_call
+from ..ops import Call, Elementwise, View
 from ..storage import DeviceArray, ValueRecord, allocate, duplicate
 from ._plan import Plan
 
@@ -33,20 +30,8 @@ class LaunchingDevice(Protocol):
         """Eager operations on the device."""
         ...
 
-    def kernel(self, op: Op, ins: tuple[Aval, ...]) -> object:
-        """The kernel of an application that is no plan's own."""
-        ...
-
-    def scratch(self, aval: Aval) -> DeviceArray:
-        """Workspace of one kernel."""
-        ...
-
-    def write(self, target: DeviceArray, source: Any) -> None:
-        """Copy elements in."""
-        ...
-
-    def add_into(self, target: DeviceArray, other: DeviceArray) -> None:
-        """Add in memory that the caller owns."""
+    def prepare_sum(self, call: Call) -> object:
+        """The kernel that adds an application's result to its only output."""
         ...
 
 
@@ -62,52 +47,20 @@ def launch_plan(device: LaunchingDevice, call: Call, kernel: object) -> Plan:
         )
         return records[0] if single else tuple(records)
 
-    if isinstance(call.op, ElementwiseOp):
-        return _elementwise_plan(device, call, kernel, execute)
     if not single or call.op.variadic:
         return Plan(call, execute)
-    aval = call.out
+    adding: list[object] = []  # made when it is first needed
 
     def into(state: State, *arrays: Any) -> None:
-        held = device.scratch(aval)
-        if not state.is_plain:
-            state.account.use_workspace(aval.nbytes)
-        device.executions.launch(name, kernel, arrays[:-1], [held])
-        device.add_into(arrays[-1], held)
-
-    return Plan(call, execute, into=into, into_nbytes=aval.nbytes)
-
-
-def _elementwise_plan(
-    device: LaunchingDevice, call: Call, kernel: object, execute: Any
-) -> Plan:
-    name, op = call.op.name, call.op
-    assert isinstance(op, ElementwiseOp)
-    added: list[object] = []  # made when it is first needed
+        if not adding:
+            adding.append(device.prepare_sum(call))
+        device.executions.launch(name, adding[0], arrays[:-1], arrays[-1:])
 
     def overwrite(*arrays: Any) -> None:
         device.executions.launch(name, kernel, arrays[:-1], arrays[-1:])
 
-    def into(state: State, *arrays: Any) -> None:
-        if not added:
-            sum_op = _sum_with(op, tuple(a.dtype.kind == "c" for a in call.ins))
-            added.append(device.kernel(sum_op, (call.out, *call.ins)))
-        acc = arrays[-1]
-        device.executions.launch(name, added[0], [acc, *arrays[:-1]], [acc])
-
-    return Plan(call, execute, overwrite=overwrite, into=into)
-
-
-@cache
-def _sum_with(op: ElementwiseOp, is_complex: tuple[bool, ...]) -> ElementwiseOp:
-    """The operation `acc + op(...)`, one kernel that may work in place."""
-    acc = "acc"
-    while acc in op.args:
-        acc += "c"
-    kinds = tuple("c" if c else "r" for c in is_complex)
-    kind = "c" if any(is_complex) else "r"
-    expr = scalar_call("add", var(acc, kind), op.expr_of(kinds))
-    return elementwise(f"{op.name}.into", expr, (acc, *op.args))
+    over = overwrite if isinstance(call.op.kernel, Elementwise) else None
+    return Plan(call, execute, into=into, overwrite=over)
 
 
 # ---- views

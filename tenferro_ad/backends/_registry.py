@@ -141,12 +141,13 @@ def _module(lane: _Lane) -> Any:
             f"install it: `pip install 'tenferro-ad[{lane.extra}]'`",
         )
     try:
-        return import_module(f".{lane.module}", __package__)
+        import_module(lane.library)
     except (ImportError, OSError) as error:
         raise LaneUnavailableError(
             f"`{lane.library}` cannot be imported ({error})",
             f"repair it: `pip install --force-reinstall 'tenferro-ad[{lane.extra}]'`",
         ) from error
+    return import_module(f".{lane.module}", __package__)
 
 
 def devices(kind: str | None = None) -> tuple[DeviceInfo, ...]:

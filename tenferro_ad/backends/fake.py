@@ -26,10 +26,12 @@ from typing import Any, final
 
 import numpy as np
 
+from .._aval import Aval
 from ..errors import AllocationLimitError, NotEnqueuedError
-from ..ops import Call, Op
+from ..ops import OPS, Call, Op
 from ..storage import DeviceArray, host_array
 from ._backend import Launch, Proof
+from ._cpu import infer_call
 from ._device import AsynchronousDevice, Target
 from ._engine import DEADLINE
 from ._fake_queue import (
@@ -51,7 +53,7 @@ from ._faults import (
     Raises,
     Step,
 )
-from ._kernels import has_host_kernel, host_kernel
+from ._kernels import has_host_kernel, host_kernel, host_sum
 
 __all__ = [
     "STEPS",
@@ -167,17 +169,6 @@ class FakeProvider(AsynchronousDevice):
     ) -> FakeBuffer:
         """Unwritten memory for one root."""
         fault = self._meet("allocate")
-        return self._buffer(shape, dtype, fault)
-
-    def scratch_allocation(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> FakeBuffer:
-        """Workspace for a kernel: as `allocate`, but no hand-out of a root."""
-        return self._buffer(shape, dtype, None)
-
-    def _buffer(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], fault: Fails | None
-    ) -> FakeBuffer:
         buffer = FakeBuffer(tuple(shape), np.dtype(dtype))
         over = self.limit is not None and self.live_bytes + buffer.nbytes > self.limit
         if fault is not None or over:
@@ -275,6 +266,16 @@ class FakeProvider(AsynchronousDevice):
         """The kernel of one application."""
         self._failed(self._meet("compile"), "compile")
         return host_kernel(call, self.name)
+
+    def prepare_sum(self, call: Call) -> object:
+        """The kernel that adds an application's result to its only output."""
+        self._failed(self._meet("compile"), "compile")
+        return host_sum(call, self.name)
+
+    def prepare_copy(self, aval: Aval) -> object:
+        """The kernel that copies elements."""
+        self._failed(self._meet("compile"), "compile")
+        return host_kernel(infer_call(OPS["accumulate"], (aval,), (), self), self.name)
 
     def enqueue(self, launch: Launch) -> object:
         """Take a launch; it runs when its event is told to complete.

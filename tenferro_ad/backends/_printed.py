@@ -1,0 +1,155 @@
+"""Kernels of devices that run printed source: lowered once for each set of layouts.
+
+What a launch brings (bindings, descriptors, numbers) is turned into the layouts that a
+printer knows; the printer's answer is kept for as long as the kernel lives. Layouts are
+counted in elements over the whole allocation, so views cost no copy and no new program.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, final
+
+import numpy as np
+
+from .._aval import Aval
+from ..errors import UnsupportedError
+from ..ops import Call
+from ..storage import CheckedDescriptor
+from ._backend import Launch
+from .printing import IN_PLACE, SCALAR, Argument, Layout, Lowered, Strided, put_number
+from .printing import Launch as PrintedLaunch
+
+_LAYOUTS: Final = 64  # sets of layouts that one kernel remembers
+
+
+@final
+class PrintedKernel:
+    """One application (or copy) on a device: `lowered(launch)` gives what to start.
+
+    Args:
+        lower: `lower(ins, outs)` asks the printer.
+    """
+
+    __slots__ = ("_known", "_lock", "_lower", "name")
+
+    def __init__(
+        self, name: str, lower: Callable[[list[Layout], list[Layout]], Lowered]
+    ) -> None:
+        self.name = name
+        self._lower = lower
+        self._known: dict[Any, Lowered] = {}
+        self._lock = threading.Lock()
+
+    def lowered(self, launch: Launch) -> Lowered:
+        """The printed launches for the layouts of a launch.
+
+        Raises:
+            UnsupportedError: The device has no kernel for them.
+        """
+        key = tuple(
+            (operand.offset, operand.strides) if operand is not None else None
+            for operand in _shapes(launch)
+        )
+        with self._lock:
+            found = self._known.get(key)
+        if found is None:
+            ins = [
+                SCALAR
+                if isinstance(k, np.ndarray)
+                else IN_PLACE
+                if k < 0
+                else _strided(launch.reads[k].descriptor)
+                for k in launch.operands
+            ]
+            outs: list[Layout] = [_strided(a.descriptor) for a in launch.writes]
+            found = self._lower(ins, outs)
+            with self._lock:
+                if len(self._known) >= _LAYOUTS:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+
+def _shapes(launch: Launch) -> Iterator[Any]:
+    """Layouts of the operands and outputs; None for a number, an output in place."""
+    for k in launch.operands:
+        if isinstance(k, np.ndarray) or k < 0:
+            yield None
+        else:
+            yield launch.reads[k].descriptor.layout
+    for argument in launch.writes:
+        yield argument.descriptor.layout
+
+
+def _strided(descriptor: CheckedDescriptor) -> Strided:
+    layout, size = descriptor.layout, descriptor.dtype.itemsize
+    return Strided(layout.offset // size, tuple(s // size for s in layout.strides))
+
+
+def application(
+    printer: Any, call: Call, backend: str, *, adds: bool = False
+) -> PrintedKernel:
+    """The kernel of an application; `adds` makes it add to its only output.
+
+    Raises:
+        UnsupportedError: The printer has none for the row and these types.
+    """
+    if not printer.supports(call):
+        raise unsupported(call, backend)
+    return PrintedKernel(
+        call.op.name, lambda ins, outs: printer.lower(call, ins, outs, accumulate=adds)
+    )
+
+
+def unsupported(call: Call, backend: str) -> UnsupportedError:
+    """The refusal of an application: row, types and lane."""
+    dtypes = dict.fromkeys(str(a.dtype) for a in (*call.ins, *call.outs))
+    return UnsupportedError(
+        op=call.op.name,
+        backend=backend,
+        found=f"backend `{backend}` does not offer `{call.op.name}` of "
+        f"{', '.join(dtypes)}",
+        fix="compute it on the CPU: `x.to('cpu')`",
+    )
+
+
+def copying(printer: Any, aval: Aval) -> PrintedKernel:
+    """The kernel that copies elements from one layout to another."""
+    return PrintedKernel(
+        "copy", lambda ins, outs: printer.lower_copy(aval, ins[0], outs[0])
+    )
+
+
+def buffer_of(launch: Launch, argument: Argument, scratch: list[Any]) -> Any:
+    """The binding that a printed argument stands for."""
+    if argument.kind == "scratch":
+        return scratch[argument.index]
+    if argument.kind == "out":
+        return launch.writes[argument.index].binding
+    operand = launch.operands[argument.index]
+    assert isinstance(operand, int)
+    return (launch.reads[operand] if operand >= 0 else launch.writes[~operand]).binding
+
+
+def parameters(launch: Launch, printed: PrintedLaunch) -> np.ndarray[Any, Any]:
+    """The parameter words, with the launch's numbers in their slots."""
+    if not printed.slots:
+        return printed.params
+    params = printed.params.copy()
+    for slot in printed.slots:
+        number = launch.operands[slot.operand]
+        assert isinstance(number, np.ndarray)
+        put_number(params, slot, number[(0,) * number.ndim])
+    return params
+
+
+__all__ = [
+    "PrintedKernel",
+    "application",
+    "buffer_of",
+    "copying",
+    "parameters",
+    "unsupported",
+]
