@@ -1,7 +1,11 @@
-"""The command line: `python -m tenferro_ad ledger diff before.json after.json`.
+"""The command line.
 
-Exit status: 0 when nothing asked for by `--fail-on` happened, 1 when it did, 2 when the
-command could not be carried out (wrong arguments, unreadable files).
+    python -m tenferro_ad ledger diff before.json after.json
+    python -m tenferro_ad doctor
+
+Exit status of `ledger diff`: 0 when nothing asked for by `--fail-on` happened, 1 when
+it did; of `doctor`: 1 when a required lane has no device. 2 when a command could not be
+carried out (wrong arguments, unreadable files).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ._report import Difference, Facts, difference
+from .backends import KINDS, doctor
 from .errors import InvalidArgumentError
 
 FAIL_ON: Final = ("new-copies", "new-allocations")
@@ -21,6 +26,8 @@ FAIL_ON: Final = ("new-copies", "new-allocations")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = _parser().parse_args(argv)
+    if options.run is not None:
+        return int(options.run(options))
     try:
         before, after = (_read(path) for path in (options.before, options.after))
     except (OSError, UnicodeDecodeError, InvalidArgumentError) as error:
@@ -32,6 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     for failure in failures:
         print(f"FAIL: {failure}")
     return 1 if failures else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    text, missing = doctor(kind for names in options.require for kind in names)
+    print(text)
+    return 1 if missing else 0
+
+
+def _kinds(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in KINDS:
+            raise argparse.ArgumentTypeError(f"no lane is called `{name}`")
+    return names
 
 
 def _read(path: Path) -> Facts:
@@ -52,6 +73,22 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tenferro_ad", description="Tools of tenferro_ad."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
+    parser.set_defaults(run=None)
+    checks = commands.add_parser(
+        "doctor",
+        help="say which lanes this machine has",
+        description="Lists the lanes (CPU, OpenCL, WebGPU, CUDA) with versions and "
+        "devices, and for each that is missing what to install.",
+    )
+    checks.add_argument(
+        "--require",
+        action="append",
+        type=_kinds,
+        default=[],
+        metavar="KINDS",
+        help="exit with 1 unless these kinds (comma-separated) have a device",
+    )
+    checks.set_defaults(run=_doctor)
     ledger = commands.add_parser("ledger", help="work with stored ledgers")
     actions = ledger.add_subparsers(required=True, metavar="action")
     diff = actions.add_parser(

@@ -12,6 +12,7 @@ from ._backend import (
 )
 from ._cpu import CPU, CpuDevice, infer_call
 from ._device import AsynchronousDevice
+from ._doctor import doctor
 from ._engine import DEADLINE, Engine, Job
 from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
@@ -50,6 +51,7 @@ __all__ = [
     "bind_launch",
     "compiled",
     "devices",
+    "doctor",
     "enqueue",
     "find_device",
     "infer_call",
