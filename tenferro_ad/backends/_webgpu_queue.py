@@ -113,6 +113,8 @@ class WebGpuQueue:
         self.launches = 0
         self._lost: list[BaseException] = []
         self._work: queue.SimpleQueue[GpuEvent | None] = queue.SimpleQueue()
+        self._may_run = threading.Event()
+        self._may_run.set()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -124,6 +126,16 @@ class WebGpuQueue:
     def is_lost(self) -> bool:
         """Whether the device failed: it accepts nothing more."""
         return bool(self._lost)
+
+    # -- for tests and debugging -------------------------------------------------------
+
+    def hold(self) -> None:
+        """Submit nothing more until `let_go`: what is enqueued stays in flight."""
+        self._may_run.clear()
+
+    def let_go(self) -> None:
+        """Submit again."""
+        self._may_run.set()
 
     # -- kernels -----------------------------------------------------------------------
 
@@ -226,7 +238,7 @@ class WebGpuQueue:
         if self._thread is None:
             self._thread = threading.Thread(
                 target=_submit,
-                args=(self.memory.raw, self._work, self._lost),
+                args=(self.memory.raw, self._work, self._lost, self._may_run),
                 name=f"{self.name} submit",
                 daemon=True,
             )
@@ -274,7 +286,10 @@ def _refused(error: BaseException) -> NotEnqueuedError:
 
 
 def _submit(
-    device: Any, work: queue.SimpleQueue[GpuEvent | None], lost: list[BaseException]
+    device: Any,
+    work: queue.SimpleQueue[GpuEvent | None],
+    lost: list[BaseException],
+    may_run: threading.Event,
 ) -> None:
     """Submit what arrived as one batch, wait for its proof, and so on.
 
@@ -298,6 +313,7 @@ def _submit(
                     work.put(None)
                 break
             batch.append(found)
+        may_run.wait()
         try:
             if lost:
                 raise WebGpuFailureError("the device is lost") from lost[0]

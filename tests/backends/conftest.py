@@ -1,0 +1,70 @@
+"""The lanes that `TENFERRO_BACKENDS` names, as fixtures; a missing one is a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.backends.lane_support import HARNESSES, Counts, Lane, required_lanes
+
+
+def started(name: str) -> Lane:
+    """The harness of a lane; one that cannot start is a failure, never a skip."""
+    make = HARNESSES.get(name)
+    if make is None:
+        pytest.fail(f"there is no lane `{name}`: {', '.join(HARNESSES)}", pytrace=False)
+    return make()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for fixture, keeps in (
+        ("any_lane", lambda lane: True),
+        ("eager_lane", lambda lane: lane.works_eagerly),
+        ("failing_lane", lambda lane: lane.can_fail),
+        ("eager_failing_lane", lambda lane: lane.can_fail and lane.works_eagerly),
+    ):
+        if fixture in metafunc.fixturenames:
+            names = [
+                name
+                for name in required_lanes()
+                if name not in HARNESSES or keeps(HARNESSES[name])
+            ]
+            metafunc.parametrize(fixture, names, indirect=True)
+
+
+def _lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    lane = started(request.param)
+    yield lane
+    lane.close()
+
+
+@pytest.fixture
+def any_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Each required lane in turn."""
+    yield from _lane(request)
+
+
+@pytest.fixture
+def eager_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Each required lane whose eager operations are asynchronous."""
+    yield from _lane(request)
+
+
+@pytest.fixture
+def failing_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Each required lane that reports failures of admitted work."""
+    yield from _lane(request)
+
+
+@pytest.fixture
+def eager_failing_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Each required lane with asynchronous eager operations that can fail."""
+    yield from _lane(request)
+
+
+@pytest.fixture
+def records() -> Any:
+    """Retirement records since the beginning of the test."""
+    return Counts()
