@@ -20,12 +20,13 @@ import optree
 
 from .._aval import Aval, is_inexact
 from .._ledger import STATE
-from ..errors import DTypeError, GradientError, InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError
 from ..ops import OPS, moved, span
 from ..runtime import DIRECT, BatchEvaluator, plan_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._linear import LinearMap
+from ._make import as_tensor
 from ._pytrees import args_of, flatten
 from ._tape import StrongZero
 from ._transforms import Recording
@@ -141,10 +142,11 @@ def jacrev(
             nodes += own
         out = rec.call(run, given, kwargs)
         del given
-        outs, out_def = flatten(out)
-        del out
-        _need_tensors(outs, "jacrev")
+        leaves, out_def = flatten(out)
+        outs = [as_tensor(y) for y in leaves]
+        del out, leaves
         rows = []
+        y: EagerTensor | None = None
         for y in outs:
             _check_dtypes("jacrev", xs, [y], holomorphic)
             at = rec.node(y)
@@ -241,17 +243,6 @@ def _without_aux(
         return found[0]
 
     return run, kept
-
-
-def _need_tensors(outs: Sequence[Any], operation: str) -> None:
-    for k, y in enumerate(outs):
-        if not isinstance(y, EagerTensor):
-            raise GradientError(
-                operation=operation,
-                argument=f"output {k}",
-                found=f"a `{type(y).__name__}`",
-                fix="return tensors",
-            )
 
 
 def _check_dtypes(

@@ -14,7 +14,6 @@ from typing import Any, Final, final
 import optree
 
 from .._ledger import STATE
-from ..errors import GradientError
 from ..ops import Call
 from ..storage import ValueRecord
 from ._dispatch import (
@@ -27,6 +26,7 @@ from ._dispatch import (
     value_at,
 )
 from ._eager import EagerTensor
+from ._make import as_tensor
 from ._pytrees import flatten, relinked, tensors_of
 
 
@@ -158,20 +158,14 @@ class LinearMap:
         del out
         self.values: list[EagerTensor] = []
         self.out_nodes: list[int] = []
-        for k, y in enumerate(outs):
-            if not isinstance(y, EagerTensor):
-                raise GradientError(
-                    operation=operation,
-                    argument=f"output {k}",
-                    found=f"a `{type(y).__name__}`",
-                    fix="return tensors",
-                )
+        y: EagerTensor | None = None
+        for y in map(as_tensor, outs):
             chain = living(chain_of(y), operation, "f")
             mine = chain is not None and chain[0] is core
             self.out_nodes.append(chain[1] if mine else -1)
             outside = chain[2] if mine else chain
             self.values.append(value_at(y._record, outside, bare=False))
-        del outs
+        del outs, y
         core.live = None
         self.steps = _needed(core.steps, self.out_nodes)
         core.steps = []  # handles that the function let escape keep the record
