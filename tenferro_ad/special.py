@@ -22,6 +22,7 @@ from .engine import (
     exp2,
     expm1,
     log1p,
+    tensors,
 )
 from .engine import log_softmax as _log_softmax
 from .engine import logsumexp as _logsumexp
@@ -30,6 +31,8 @@ from .engine import softmax as _softmax
 from .ops import polygamma as _polygamma_op
 
 __all__ = [
+    "betainc",
+    "betaincinv",
     "betaln",
     "cbrt",
     "dawsn",
@@ -46,6 +49,7 @@ __all__ = [
     "gamma",
     "gammainc",
     "gammaincc",
+    "gammaincinv",
     "gammaln",
     "i0",
     "i0e",
@@ -141,6 +145,43 @@ gammainc = _binary(
 gammaincc = _binary(
     "gammaincc", "1 - gammainc(a, x), accurate for large `x`; no slope in `a`", "a, x"
 )
+gammaincinv = _binary(
+    "gammaincinv", "The inverse of `gammainc` in `x`; no slope in `a`", "a, y"
+)
+
+
+def betainc(a: Any, b: Any, x: Any, /) -> EagerTensor:
+    """The regularised incomplete beta function; no slope in `a` and `b`.
+
+    Args:
+        a, b: positive powers.
+        x: numbers from 0 to 1.
+
+    Raises:
+        DTypeError: complex operands. ShapeError: they do not broadcast.
+        NoRuleError: a derivative in `a` or `b`.
+
+    Cost: one allocation of the result's size, one pass.
+    """
+    return HANDLES.betainc(*tensors(a, b, x))  # type: ignore[no-any-return]
+
+
+def betaincinv(a: Any, b: Any, y: Any, /) -> EagerTensor:
+    """The inverse of `betainc` in `x`; no slope in `a` and `b`.
+
+    Args:
+        a, b: positive powers.
+        y: numbers from 0 to 1.
+
+    Raises:
+        DTypeError: complex operands. ShapeError: they do not broadcast.
+        NoRuleError: a derivative in `a` or `b`.
+
+    Cost: one allocation of the result's size, one pass.
+    """
+    return HANDLES.betaincinv(*tensors(a, b, y))  # type: ignore[no-any-return]
+
+
 _zeta = _binary("zeta", "")
 
 

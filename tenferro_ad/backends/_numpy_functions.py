@@ -165,8 +165,8 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
         name: (getattr(scipy.special, name), True)
         for name in (
             "erfinv erfcinv erfcx dawsn ndtr ndtri log_ndtr zeta digamma gammaln gamma "
-            "betaln gammainc gammaincc jv iv ive j0 j1 i0 i1 i0e i1e xlogy xlog1py "
-            "entr rel_entr kl_div logit log_expit"
+            "betaln gammainc gammaincc gammaincinv betainc betaincinv jv iv ive j0 j1 "
+            "i0 i1 i0e i1e xlogy xlog1py entr rel_entr kl_div logit log_expit"
         ).split()
     },
     "rsqrt": (_rsqrt, True),

@@ -54,7 +54,7 @@ from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._jacobians import hessian, jacfwd, jacrev
 from ._linearize import linear_transpose, linearize
-from ._make import as_tensor, asarray, variable
+from ._make import as_tensor, asarray, tensors, variable
 from ._namespace import *
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
@@ -75,6 +75,7 @@ __all__ = [
     "Plan",
     "ValueGuard",
     "as_tensor",
+    "tensors",
     "asarray",
     "dlpack_device",
     "from_dlpack",

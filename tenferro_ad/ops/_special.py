@@ -18,7 +18,7 @@ import math
 from typing import Any, Final
 
 from ._call import ArgRule, Call, Rule
-from ._elementwise import _of_kinds, _row, out, x, y
+from ._elementwise import _of_kinds, _row, out, x, y, z
 from ._expr import Expr, call, const, scalar_fn, select, var
 from ._op import Op, register
 from ._scalar import ElementwiseOp, elementwise
@@ -94,6 +94,20 @@ _real("betaln", call("digamma", x) - _both, call("digamma", y) - _both, args=("x
 _density = _exp((x - 1.0) * call("log", y) - y - call("gammaln", x))
 _partly("gammainc", ("x", "y"), (_density,), ("x",))
 _partly("gammaincc", ("x", "y"), (call("neg", _density),), ("x",))
+
+_slope = _exp(out + call("gammaln", x) - call("xlogy", x - 1.0, out))
+_partly("gammaincinv", ("x", "y"), (_slope,), ("x",))
+
+
+def _beta_density(at: Expr) -> Expr:
+    """The logarithm of the density of the beta distribution, parameters `x`, `y`."""
+    powers = call("xlogy", x - 1.0, at) + call("xlog1py", y - 1.0, call("neg", at))
+    return powers - call("betaln", x, y)
+
+
+_partly("betainc", ("x", "y", "z"), (_exp(_beta_density(z)),), ("x", "y"))
+_slope = _exp(call("neg", _beta_density(out)))
+_partly("betaincinv", ("x", "y", "z"), (_slope,), ("x", "y"))
 
 # ---- Bessel functions ----------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
 from .samples import Sample, row
 
@@ -130,5 +131,53 @@ row(
         Sample("several", (_KEYS[1], _counters.reshape(2, 6, 4))),
         Sample("view", (_KEYS[2], _counters[::-2, 1:5])),
         Sample("none", (_KEYS[2], np.zeros((0, 4), U4))),
+    ],
+)
+
+
+def _least(below: Any) -> int:
+    """The least count whose share of the distribution reaches what is asked for."""
+    return next(k for k in itertools.count() if below(k))
+
+
+def _poisson(u: Array, mean: Array) -> Array:
+    found = [
+        _least(lambda k, p=p, m=m: scipy.stats.poisson.cdf(k, m) >= p) if m else 0
+        for p, m in np.broadcast(u, mean)
+    ]
+    shape = np.broadcast_shapes(u.shape, mean.shape)
+    return np.array(found, np.int64).reshape(shape)
+
+
+def _binomial(u: Array, n: Array, p: Array) -> Array:
+    found = [
+        _least(lambda k, a=a, m=m, q=q: scipy.stats.binom.cdf(k, m, q) >= a)
+        for a, m, q in np.broadcast(u, n, p)
+    ]
+    shape = np.broadcast_shapes(u.shape, n.shape, p.shape)
+    return np.array(found, np.int64).reshape(shape)
+
+
+_u = np.random.default_rng(6).uniform(0, 1, (3, 4))
+_u[0, 0] = 0.0
+row(
+    "poisson_quantile",
+    _poisson,
+    [
+        Sample("matrix", (_u, np.array([0.0, 0.3, 4.0, 30.0]))),
+        Sample("views", (_u.T[::2], np.array([2, 1, 5]))),
+        Sample("single precision", (_u.astype(F4), np.array(3.0, F4))),
+        Sample("none", (_u[:0], np.array([1.0, 2.0, 3.0, 4.0]))),
+    ],
+)
+row(
+    "binomial_quantile",
+    _binomial,
+    [
+        Sample(
+            "matrix", (_u, np.array([0, 1, 7, 20]), np.array([0.0, 0.3, 1.0])[:, None])
+        ),
+        Sample("one", (_u[1], np.array(9), np.array(0.5))),
+        Sample("none", (_u[:0], np.array(3), np.array(0.5))),
     ],
 )

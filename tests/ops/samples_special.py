@@ -76,3 +76,27 @@ of_order("gammaincc", [0.7, 2.0], "x y", POSITIVE)
 of_order("jv", [1.0, 2.0, 3.5], "x y", POSITIVE)
 of_order("iv", [1.0, 2.0, 3.5], "x y", POSITIVE)
 of_order("ive", [1.0, 2.0, 3.5], "out x y", POSITIVE)
+
+
+# ---- inverses of incomplete functions ------------------------------------------------
+of_order("gammaincinv", [0.7, 2.0], "out x", INSIDE)
+
+
+def of_orders(name: str, keeps: str) -> None:
+    """Functions of three arguments with a derivative in the last one only."""
+    draw = Drawer(name, INSIDE)
+    a, b = np.array([0.7, 2.0, 3.5]), np.array([1.5, 0.8, 2.0])
+    found = [
+        Sample("float64", (a, b, draw((4, 3)))),
+        Sample("column", (a[:, None].copy(), b, draw((3, 3)))),
+        Sample("views", (a[::-1], b[::-1], draw.flipped((2, 3)))),
+        Sample("float32", (a.astype(F4), b.astype(F4), draw((3,), F4))),
+        Sample("whole orders", (np.arange(1, 4, dtype=I8), b, draw((3,)))),
+        Sample("empty", (a, b, draw((0, 3)))),
+    ]
+    reference = doubled(getattr(scipy.special, name))
+    row(name, reference, found, keeps={"z": keeps})
+
+
+of_orders("betainc", "x y z")
+of_orders("betaincinv", "out x y")

@@ -19,6 +19,7 @@ for _name in [
     "digamma",
     "gammaln",
     "gamma",
+    "betainc",
     "betaln",
     "gammainc",
     "gammaincc",
@@ -38,7 +39,7 @@ for _name in [
 JAX["erfcinv"] = doubled(lambda x: special.erfinv(1 - x))
 JAX["erfcx"] = doubled(lambda x: jnp.exp(x * x) * special.erfc(x))
 JAX["log_expit"] = doubled(jax.nn.log_sigmoid)
-for _name in ("dawsn", "j0", "j1", "jv", "iv", "ive"):
+for _name in ("dawsn", "j0", "j1", "jv", "iv", "ive", "gammaincinv", "betaincinv"):
     NO_COUNTERPART[_name] = "JAX has no such function"
 
 
@@ -109,6 +110,8 @@ for _name in [
     "random_uniform",
     "random_normal",
     "random_integers",
+    "poisson_quantile",
+    "binomial_quantile",
 ]:
     NO_COUNTERPART[_name] = (
         "JAX draws other numbers; these have a second implementation"

@@ -1,19 +1,4 @@
-"""Random numbers from explicit keys: Philox4x32-10, the same bits everywhere.
-
-There is no hidden state. A key is two words of dtype uint32; the same key gives the
-same numbers, so a checkpoint that runs again draws what it drew before. Use each key
-for one draw and make others with `split` and `fold_in`:
-
-    key = ta.random.key(0)
-    first, second = ta.random.split(key)
-    x = ta.random.normal(first, (3, 4))
-
-Element k of a draw depends on the key and on k alone: a longer draw of one axis begins
-with the shorter one. Draws carry no derivative; bounds and scales do.
-
-Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as
-easy as 1, 2, 3", SC11 (2011).
-"""
+"""Bits, uniform and normal numbers, integers, and orders."""
 
 from __future__ import annotations
 
@@ -22,46 +7,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import errors
-from .engine import (
+from .. import errors
+from ..engine import (
     HANDLES,
     EagerTensor,
     as_tensor,
-    asarray,
     axis_of,
     int_of,
     less,
     shape_of,
     take,
-    unstack,
 )
-from .ops import span
-
-__all__ = [
-    "bernoulli",
-    "bits",
-    "fold_in",
-    "key",
-    "normal",
-    "permutation",
-    "randint",
-    "split",
-    "uniform",
-]
+from ._keys import DRAWS, UINT32, key_of
 
 Shape = int | Sequence[int]
-
-_MASK: Final = 0xFFFFFFFF
-_UINT32: Final = np.dtype(np.uint32)
-_UINT64: Final = np.dtype(np.uint64)
-# The last word of the counter says what the bits are for.
-_DRAWS, _SPLIT, _FOLDED = 0, 1, 2
+UINT64: Final = np.dtype(np.uint64)
 
 
-# ---- arguments -----------------------------------------------------------------------
-
-
-def _dtype(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
+def dtype_of(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
     found: np.dtype[Any] = np.dtype(dtype)
     if found.char not in allowed:
         names = ", ".join(dict.fromkeys(np.dtype(c).name for c in allowed))
@@ -72,78 +35,6 @@ def _dtype(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
             fix=f"pass one of {names}",
         )
     return found
-
-
-def _key_of(operation: str, key: Any) -> EagerTensor:
-    """One key; operations of the table take stacks of them too, for `vmap`."""
-    found = as_tensor(key)
-    if found.shape != (2,) or found.dtype != _UINT32:
-        raise errors.ShapeError(
-            operation=operation,
-            argument="key",
-            found=f"shape {found.shape} and dtype {found.dtype}",
-            fix="pass a key of `random.key(seed)`: two words of dtype uint32",
-        )
-    return found
-
-
-# ---- keys ----------------------------------------------------------------------------
-
-
-def key(seed: int, /) -> EagerTensor:
-    """A key from a number.
-
-    Args:
-        seed: from 0 to 2^64 - 1; its lower word comes first.
-
-    Raises:
-        InvalidArgumentError: another number.
-
-    Cost: one allocation of 8 bytes, filled from outside.
-    """
-    found = int_of("key", "seed", seed, 0, 2**64)
-    return asarray(np.array([found & _MASK, found >> 32], _UINT32))
-
-
-def split(key: Any, num: int = 2, /) -> tuple[EagerTensor, ...]:
-    """Several keys from one; do not use it again.
-
-    Args:
-        key: two words.
-        num: how many.
-
-    Raises:
-        ShapeError: not a key. InvalidArgumentError: a negative number.
-
-    Cost: one allocation of 16 bytes for each key, which are views of it.
-    """
-    count = int_of("split", "num", num, 0, 2**31)
-    words = HANDLES.random_bits(_key_of("split", key), (count, 4), _UINT32, _SPLIT)
-    return unstack(HANDLES.slice(words, (span(0, count, 1), span(0, 2, 1))))
-
-
-def fold_in(key: Any, data: int, /) -> EagerTensor:
-    """A key from a key and a number, such as that of a step or of a layer.
-
-    Args:
-        key: two words.
-        data: from 0 to 2^64 - 1.
-
-    Raises:
-        ShapeError: not a key. InvalidArgumentError: another number.
-
-    Cost: two allocations of 16 bytes.
-    """
-    found = int_of("fold_in", "data", data, 0, 2**64)
-    counter = [found & _MASK, found >> 32, 0, _FOLDED]
-    words = _key_of("fold_in", key)
-    counters = asarray(np.array(counter, _UINT32), device=words.device)
-    words = HANDLES.philox(words, counters)
-    out: EagerTensor = HANDLES.slice(words, (span(0, 2, 1),))
-    return out
-
-
-# ---- draws ---------------------------------------------------------------------------
 
 
 def bits(key: Any, shape: Shape = (), *, dtype: Any = np.uint32) -> EagerTensor:
@@ -160,9 +51,9 @@ def bits(key: Any, shape: Shape = (), *, dtype: Any = np.uint32) -> EagerTensor:
 
     Cost: one allocation of the result's size; never tracked.
     """
-    wanted = _dtype("bits", dtype, _UINT32.char + _UINT64.char)
+    wanted = dtype_of("bits", dtype, UINT32.char + UINT64.char)
     where = shape_of("bits", shape)
-    out: EagerTensor = HANDLES.random_bits(_key_of("bits", key), where, wanted, _DRAWS)
+    out: EagerTensor = HANDLES.random_bits(key_of("bits", key), where, wanted, DRAWS)
     return out
 
 
@@ -190,9 +81,9 @@ def uniform(
     Cost: one allocation of the result's size; for other bounds than 0 and 1 the
         difference, the product and the sum too.
     """
-    wanted = _dtype("uniform", dtype, "dfe")
+    wanted = dtype_of("uniform", dtype, "dfe")
     where = shape_of("uniform", shape)
-    out: EagerTensor = HANDLES.random_uniform(_key_of("uniform", key), where, wanted)
+    out: EagerTensor = HANDLES.random_uniform(key_of("uniform", key), where, wanted)
     numbers = isinstance(minval, int | float) and isinstance(maxval, int | float)
     if numbers and (minval, maxval) == (0, 1):
         return out
@@ -215,12 +106,12 @@ def normal(key: Any, shape: Shape = (), *, dtype: Any = np.float64) -> EagerTens
 
     Cost: one allocation of the result's size, for complex numbers one more.
     """
-    wanted, where = _dtype("normal", dtype, "dfeDF"), shape_of("normal", shape)
+    wanted, where = dtype_of("normal", dtype, "dfeDF"), shape_of("normal", shape)
     if wanted.kind != "c":
-        out: EagerTensor = HANDLES.random_normal(_key_of("normal", key), where, wanted)
+        out: EagerTensor = HANDLES.random_normal(key_of("normal", key), where, wanted)
         return out
     real = np.dtype(f"f{wanted.itemsize // 2}")
-    parts = HANDLES.random_normal(_key_of("normal", key), (*where, 2), real)
+    parts = HANDLES.random_normal(key_of("normal", key), (*where, 2), real)
     out = HANDLES.view_as_complex(HANDLES.mul(parts, 0.5**0.5))
     return out
 
@@ -243,7 +134,7 @@ def randint(
     Cost: one allocation of the result's size; never tracked. Each integer is the
         remainder of 64 bits: its probability is off by less than 2^-64.
     """
-    wanted = _dtype("randint", dtype, "bBhHiIlLqQ")
+    wanted = dtype_of("randint", dtype, "bBhHiIlLqQ")
     where = shape_of("randint", shape)
     limits = np.iinfo(wanted)
     low = int_of("randint", "minval", minval, int(limits.min), int(limits.max) + 1)
@@ -256,7 +147,7 @@ def randint(
             fix="use `bits` with dtype uint64",
         )
     out: EagerTensor = HANDLES.random_integers(
-        _key_of("randint", key), where, wanted, low, high
+        key_of("randint", key), where, wanted, low, high
     )
     return out
 
@@ -279,7 +170,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> EagerTensor
     p = as_tensor(p)
     where = p.shape if shape is None else shape_of("bernoulli", shape)
     drawn = HANDLES.random_uniform(
-        _key_of("bernoulli", key), where, np.dtype(np.float64)
+        key_of("bernoulli", key), where, np.dtype(np.float64)
     )
     return less(drawn, p)
 
@@ -315,6 +206,6 @@ def permutation(key: Any, x: Any, /, *, axis: int = 0) -> EagerTensor:
 
 
 def _order(key: Any, n: int) -> EagerTensor:
-    drawn = HANDLES.random_bits(_key_of("permutation", key), (n,), _UINT64, _DRAWS)
+    drawn = HANDLES.random_bits(key_of("permutation", key), (n,), UINT64, DRAWS)
     out: EagerTensor = HANDLES.argsort(drawn, 0, False, True)
     return out
