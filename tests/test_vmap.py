@@ -312,6 +312,43 @@ def test_no_copies_and_nothing_left() -> None:
     del x, w
 
 
+# ---- indices of each example ---------------------------------------------------------
+
+
+def test_indices_of_each_example() -> None:
+    """An integer of an example indexes as an array does, also where nothing is known of
+    it when the function runs."""
+    table = RNG.normal(size=(5, 4, 3))
+    i, j = np.array([3, 0, -1, 2, 1]), np.array([1, 2, 0, -3, 1])
+    calls = (
+        (lambda x, i, j: x[i], lambda k: table[k][i[k]]),
+        (lambda x, i, j: x[:, j], lambda k: table[k][:, j[k]]),
+        (lambda x, i, j: x[i, j], lambda k: table[k][i[k], j[k]]),
+        (lambda x, i, j: x[..., i - i, j], lambda k: table[k][0, j[k]]),
+        (lambda x, i, j: x[None, i, 1:], lambda k: table[k][None, i[k], 1:]),
+        (lambda x, i, j: x[1, j], lambda k: table[k][1, j[k]]),
+        (lambda x, i, j: x[[0, 2], j], lambda k: table[k][[0, 2], j[k]]),
+    )
+    for ours, numpy in calls:
+        found = ta.vmap(ours)(table, i, j)
+        assert np.array_equal(array(found), np.stack([numpy(k) for k in range(5)]))
+        shared = ta.vmap(ours, in_axes=(None, 0, 0))(table[2], i, j)
+        assert shared.shape == found.shape
+    slopes = ta.vmap(ta.grad(lambda x, i: x[i] ** 2))(X, i)
+    wanted = np.zeros_like(X)
+    rows = np.arange(5)
+    wanted[rows, i] = 2 * X[rows, i]
+    assert np.allclose(array(slopes), wanted)
+    placed = ta.vmap(lambda x, i, v: x.at[i].set(v))(X, i, np.arange(5.0))
+    wanted = X.copy()
+    wanted[rows, i] = np.arange(5.0)
+    assert np.array_equal(array(placed), wanted)
+    with pytest.raises(errors.IndexRangeError):
+        ta.vmap(lambda x, i: x[i])(X, i + 3)
+    with pytest.raises(errors.TracedConversionError):
+        ta.vmap(lambda x, i: x[:i])(X, i)
+
+
 # ---- refusals ------------------------------------------------------------------------
 
 

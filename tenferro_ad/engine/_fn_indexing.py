@@ -17,9 +17,11 @@ from ..errors import (
     IndexRangeError,
     InvalidArgumentError,
     ShapeError,
+    TracedConversionError,
     named,
 )
 from ..ops import Key, broadcast_shapes, span
+from ..runtime import is_symbolic
 from ..storage import host_elements
 from ._axes import axis_of
 from ._dispatch import HANDLES
@@ -222,7 +224,7 @@ def _entry(entry: Any) -> Any:
         entry = np.asarray(entry) if entry else np.empty(0, np.int64)
     if isinstance(entry, EagerTensor | np.ndarray):
         kind = entry.dtype.kind
-        if kind == "b" or (entry.ndim and kind in "iu"):
+        if kind == "b" or (kind in "iu" and (entry.ndim or _is_traced(entry))):
             return entry
     try:
         return operator.index(entry)
@@ -234,6 +236,11 @@ def _entry(entry: Any) -> Any:
             + (f" and dtype {entry.dtype}" if hasattr(entry, "dtype") else ""),
             fix="use integers, slices, `...`, `None`, integer arrays or masks",
         ) from None
+
+
+def _is_traced(entry: Any) -> bool:
+    """A traced integer has no value to be an int: it stays an operand."""
+    return isinstance(entry, EagerTensor) and is_symbolic(entry._record)
 
 
 def _expanded(x: EagerTensor, key: list[Any]) -> list[Any]:
@@ -350,6 +357,8 @@ def _parted(x: EagerTensor, entries: list[Any]) -> tuple[Key, list[int]]:
 def _bounds(entry: slice, size: int) -> tuple[int, int, int]:
     try:
         return entry.indices(size)
+    except TracedConversionError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
             operation="x[key]",

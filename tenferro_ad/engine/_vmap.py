@@ -69,6 +69,7 @@ def vmap(
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, in_def = flatten(args)
+        leaves = [as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
         axes = _prefix(in_axes, args, "in_axes")
         # Only arguments with examples become variables of one example; the others are
         # closed over.
