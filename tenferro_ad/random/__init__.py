@@ -20,23 +20,14 @@ easy as 1, 2, 3", SC11 (2011).
 """
 
 from ._continuous import (
-    beta,
     cauchy,
-    chisquare,
-    dirichlet,
     exponential,
-    f,
-    gamma,
     gumbel,
     laplace,
-    loggamma,
     logistic,
     lognormal,
-    multivariate_normal,
-    orthogonal,
     pareto,
     rayleigh,
-    t,
     triangular,
     truncated_normal,
     weibull,
@@ -51,7 +42,9 @@ from ._discrete import (
     rademacher,
 )
 from ._draws import bernoulli, bits, normal, permutation, randint, uniform
+from ._gamma import beta, chisquare, dirichlet, f, gamma, loggamma, t
 from ._keys import fold_in, key, split
+from ._matrices import multivariate_normal, orthogonal
 
 __all__ = [
     "bernoulli",

@@ -20,9 +20,10 @@ from ..engine import (
 )
 from ..errors import named
 from ..ops import span
-from ._continuous import gumbel, parameters
+from ._continuous import gumbel
 from ._draws import Shape, bits, permutation, randint
 from ._keys import key_of, split
+from ._parameters import parameters
 
 _INT64 = np.dtype(np.int64)
 _DOUBLE = np.dtype(np.float64)
