@@ -17,7 +17,7 @@ from opt_einsum import get_symbol
 from .._aval import Aval, complex_dtype
 from ._equations import canonical, sizes_of, terms_of, wide
 from ._op import Call, Evaluator, Op, Write, project, register
-from ._pairs import Array, DType, layout_of, multiply, scratch_of
+from ._pairs import Array, DType, Layout, layout_of, multiply, scratch_of
 
 
 def _infer(
@@ -28,26 +28,30 @@ def _infer(
     return tuple([sizes[c] for c in out]), dtype
 
 
-def _within(call: Call) -> DType:
-    """The dtype that a pair is computed in."""
-    x, y = call.ins
-    return wide(np.result_type(call.dtype, x.dtype, y.dtype))
+def _how(call: Call) -> tuple[Layout, DType]:
+    """The layout and the dtype that a pair is computed in, found once."""
+    found: tuple[Layout, DType] | None = call.__dict__.get("how")
+    if found is None:
+        x, y = call.ins
+        dtype = wide(np.result_type(call.dtype, x.dtype, y.dtype))
+        found = layout_of(call.equation, x.shape, y.shape), dtype
+        call.__dict__["how"] = found
+    return found
 
 
 def _contract(call: Call, outs: list[Array], ins: list[Array]) -> None:
     x, y = ins
-    layout = layout_of(call.equation, x.shape, y.shape)
+    layout, dtype = _how(call)
     # BLAS has no form that conjugates without transposing.
     x = x.conj() if call.conj_x else x
     y = y.conj() if call.conj_y else y
-    multiply(layout, x, y, outs[0], _within(call))
+    multiply(layout, x, y, outs[0], dtype)
 
 
 def _scratch(call: Call) -> int:
     x, y = call.ins
-    layout = layout_of(call.equation, x.shape, y.shape)
+    layout, dtype = _how(call)
     turned: int = x.nbytes * call.conj_x + y.nbytes * call.conj_y
-    dtype = _within(call)
     return turned + scratch_of(layout, dtype, plain=call.out.dtype == dtype)
 
 

@@ -10,7 +10,7 @@ from .._aval import Aval, real_dtype
 from ._axes import BLOCK, add_reduce, block_sum
 from ._call import Call
 from ._equations import DType, Ready, Shape, wide
-from ._pairs import Array, layout_of, multiply, scratch_of
+from ._pairs import Array, multiply, scratch_of
 from ._schedule import Path, Schedule, schedule_of
 
 
@@ -42,9 +42,8 @@ def einsum_values(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
     for step in plan.steps:
         x, y = taken(step.x, step.dtype), taken(step.y, step.dtype)
-        shape = plan.shape(plan.symbols[step.out])
-        z = out if step is plan.steps[-1] else np.empty(shape, step.dtype)
-        multiply(layout_of(step.equation, x.shape, y.shape), x, y, z, step.dtype)
+        z = out if step is plan.steps[-1] else np.empty(step.shape, step.dtype)
+        multiply(step.layout, x, y, z, step.dtype)
         made[step.out] = z
 
 
@@ -118,10 +117,8 @@ def einsum_scratch(call: Call) -> int:
         if not last:
             held[step.out] = item * plan.size(step.out)
             live += held[step.out]
-        shapes = [plan.shape(plan.symbols[k]) for k in (step.x, step.y)]
-        layout = layout_of(step.equation, *shapes)
         plain = not last or (call.out.dtype == step.dtype and plan.result.is_distinct)
-        peak = max(peak, live + scratch_of(layout, step.dtype, plain=plain))
+        peak = max(peak, live + scratch_of(step.layout, step.dtype, plain=plain))
         live -= held.pop(step.x, 0) + held.pop(step.y, 0)
     return peak
 

@@ -35,6 +35,8 @@ class Side:
         shape: with rows and columns merged.
         fits: a row-major array merges; else it is written out, with the columns first
             if it `turns`.
+        direct: a row-major array needs to be reshaped only, to this shape; then rows
+            and columns are exchanged if it `swaps`. None if it needs more.
     """
 
     axes: Shape
@@ -43,6 +45,8 @@ class Side:
     shape: Shape
     fits: bool
     turns: bool
+    direct: Shape | None
+    swaps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +112,20 @@ def _side(
     sizes: dict[str, int],
 ) -> Side:
     order = [*shared, *rows, *cols]
+    stack = tuple([sizes[c] for c in shared])
     m, n = math.prod([sizes[c] for c in rows]), math.prod([sizes[c] for c in cols])
     real = [c for c in term if sizes[c] != 1]
+    straight, swapped = "".join(order), "".join([*shared, *cols, *rows])
+    swaps = term == swapped != straight
     return Side(
         tuple([term.index(c) for c in order]),
         len(shared),
         len(shared) + len(rows),
-        (*[sizes[c] for c in shared], m, n),
+        (*stack, m, n),
         merges(term, rows, cols, sizes),
         bool(real) and real[-1] in rows,
+        (*stack, n, m) if swaps else (*stack, m, n) if term == straight else None,
+        swaps,
     )
 
 
@@ -156,9 +165,9 @@ def multiply(layout: Layout, x: Array, y: Array, out: Array, dtype: DType) -> No
         return
     left, right, result = layout.sides
     a, b = _matrices(x, left, dtype), _matrices(y, right, dtype)
-    if result.fits and out.dtype == dtype:
-        target = _merged(out.transpose(result.axes), result.shape)
-        if target is not None and _for_blas(target):
+    if out.dtype == dtype:
+        target = _as_matrices(out, result)
+        if target is not None:
             np.matmul(a, b, target)
             return
     held = np.matmul(a, b)
@@ -174,11 +183,11 @@ def _aligned(v: Array, axes: tuple[int | None, ...]) -> Array:
 
 def _matrices(v: Array, side: Side, dtype: DType) -> Array:
     """The operand as a stack of matrices that BLAS can read, written out if need be."""
-    seen = v.transpose(side.axes)
     if v.dtype == dtype:
-        found = _merged(seen, side.shape)
-        if found is not None and _for_blas(found):
+        found = _as_matrices(v, side)
+        if found is not None:
             return found
+    seen = v.transpose(side.axes)
     if not side.turns:
         held = np.empty(side.shape, dtype)
         np.copyto(held.reshape(seen.shape), seen, casting="unsafe")
@@ -192,11 +201,16 @@ def _matrices(v: Array, side: Side, dtype: DType) -> Array:
     return held.swapaxes(-1, -2)
 
 
-def _merged(v: Array, shape: Shape) -> Array | None:
+def _as_matrices(v: Array, side: Side) -> Array | None:
+    """A view of the array as matrices that BLAS can work on, if there is one."""
+    if side.direct is not None and v.flags.c_contiguous:
+        found = v if v.shape == side.direct else v.reshape(side.direct)
+        return found.swapaxes(-1, -2) if side.swaps else found
     try:
-        return v.reshape(shape, copy=False)
+        found = v.transpose(side.axes).reshape(side.shape, copy=False)
     except ValueError:
         return None
+    return found if _for_blas(found) else None
 
 
 def _for_blas(v: Array) -> bool:

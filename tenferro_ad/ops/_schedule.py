@@ -34,7 +34,7 @@ from ._equations import (
     terms_of,
     wide,
 )
-from ._pairs import merges
+from ._pairs import Layout, layout_of, merges
 
 Path = tuple[tuple[int, ...], ...]
 
@@ -46,7 +46,8 @@ class Step:
     Attributes:
         equation: the pair, canonical; `back_x` that of the cotangent and y giving x's
             cotangent, `back_y` that of x and the cotangent giving y's.
-        dtype: of the result.
+        shape, dtype: of the result.
+        layout: how the pair is multiplied.
     """
 
     x: int
@@ -55,7 +56,9 @@ class Step:
     equation: str
     back_x: str
     back_y: str
+    shape: Shape
     dtype: DType
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,9 @@ def schedule_of(
         nodes.append(dtype if complex_ else real_dtype(dtype))
         a, b, z = symbols[x], symbols[y], symbols[number]
         forms = canonical(a, b, z), canonical(z, b, a), canonical(a, z, b)
-        steps.append(Step(x, y, number, *forms, nodes[-1]))
+        one, two, shape = (tuple([sizes[c] for c in t]) for t in (a, b, z))
+        layout = layout_of(forms[0], one, two)
+        steps.append(Step(x, y, number, *forms, shape, nodes[-1], layout))
     return Schedule(
         ready, tuple(symbols), tuple(nodes), tuple(steps), result, sizes, flops
     )
@@ -197,8 +202,9 @@ def _ordered(
             if child >= first:
                 kept = [c for c in z if c in sets[child]]
                 other = sets[y if child == x else x]
-                grandchild = sets[sides[child][0]], sets[sides[child][1]]
-                orders[child] = _order(kept, summed, other, *grandchild, sizes)
+                made_of = sets[sides[child][0]], sets[sides[child][1]]
+                tail = _tail([orders[k] for k in sides[child]], sets[child], sizes)
+                orders[child] = _order(kept, summed, other, *made_of, tail, sizes)
     return orders
 
 
@@ -220,12 +226,25 @@ def _summed(
     return sorted(found, key=lambda c: (c in sets[a], c in sets[b], c))
 
 
+def _tail(sides: list[str], kept: frozenset[str], sizes: dict[str, int]) -> str:
+    """The kept symbol that varies fastest in the largest operand, if any: BLAS is twice
+    as fast with long thin results if it varies fastest in the result too."""
+    found, most = "", 0
+    for term in sides:  # orders of results are not known yet
+        real = [c for c in term if sizes[c] != 1]
+        count = math.prod([sizes[c] for c in real])
+        if real and real[-1] in kept and count > most:
+            found, most = real[-1], count
+    return found
+
+
 def _order(
     kept: list[str],
     summed: list[str],
     other: frozenset[str],
     x: frozenset[str],
     y: frozenset[str],
+    tail: str,
     sizes: dict[str, int],
 ) -> str:
     """The order of a result's axes, given what the next pair does with them.
@@ -235,6 +254,7 @@ def _order(
             with the next pair's other side.
         summed: symbols that the next pair sums.
         x, y: the sides that the result is made of.
+        tail: the symbol that had better be among those of the last side.
     """
     shared = [c for c in kept if c in other]
     rows = [c for c in kept if c not in other]
@@ -242,7 +262,7 @@ def _order(
     both = [c for c in wanted if c in x and c in y]
     left = [c for c in wanted if c in x and c not in y]
     right = [c for c in wanted if c in y and c not in x]
-    for candidate in _stackings(both, left, right):
+    for candidate in _stackings(both, left, right, turned=tail in left):
         if merges(candidate, _as_in(candidate, rows), _as_in(candidate, summed), sizes):
             return candidate
     # It is moved: with the longest runs that its two sides allow.
