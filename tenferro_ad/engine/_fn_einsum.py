@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from opt_einsum import get_symbol
 from opt_einsum.paths import get_path_fn
@@ -25,6 +25,7 @@ from ._make import as_tensor
 __all__ = ["einsum"]
 
 F = HANDLES
+_NUMBERS: Final = frozenset({int, float, complex})  # they take the others' dtype
 
 Shape = tuple[int, ...]
 Path = tuple[tuple[int, ...], ...]
@@ -51,7 +52,8 @@ def einsum(
     Args:
         subscripts: terms separated by commas, then perhaps `->` and the output. Any
             character but blanks, commas, dots and arrows is a label.
-        operands: one for each term; integer, floating or complex.
+        operands: one for each term; integer, floating or complex. Python numbers take
+            the dtype of the others.
         optimize: the order of contractions, as opt_einsum spells it: True (its choice,
             `"auto"`), the name of a method (`"greedy"`, `"optimal"`, `"dp"`, ...), a
             path (positions of operands for each step; results go to the end), or a
@@ -75,8 +77,8 @@ def einsum(
         that tracked ones are multiplied with. Backward costs at most three times the
         forward pass: it computes needed intermediate results again.
     """
-    xs = tuple([as_tensor(x) for x in operands])
-    shapes = tuple([x.shape for x in xs])
+    xs = tuple([x if type(x) in _NUMBERS else as_tensor(x) for x in operands])
+    shapes = tuple([() if type(x) in _NUMBERS else x.shape for x in xs])
     equation = _explicit(subscripts, shapes)
     return F.einsum(xs, equation, _path(equation, shapes, optimize))  # type: ignore[no-any-return]
 

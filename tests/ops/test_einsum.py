@@ -77,6 +77,14 @@ def test_an_ellipsis_that_the_output_lacks_is_summed() -> None:
     check_grads(lambda x: ta.einsum("...i->i", x), [x], order=2)
 
 
+def test_numbers_take_the_dtype_of_the_others() -> None:
+    (x,) = draw((3,), dtype=np.float32)
+    y = ta.einsum("i,->i", x, 2.0)
+    assert y.dtype == np.float32
+    close(y, 2 * x)
+    assert ta.einsum(",i->i", 1j, x).dtype == np.complex64
+
+
 @pytest.mark.parametrize("subscripts", ["i->ii", "ij->iji", "ij->jjii", "...i->...ii"])
 def test_a_label_repeated_in_the_output_fills_a_diagonal(subscripts: str) -> None:
     (x,) = draw((2,) if subscripts == "i->ii" else (2, 3))
