@@ -1,8 +1,9 @@
 """The documented kinks: points where a derivative is a convention.
 
 One row each: what the convention is, a function that shows it, the point, our slope,
-and what JAX gives there. `tests/ops/test_kinks.py` holds us to it in both modes,
-`tests/reference/test_jax.py` holds the last column to JAX. Elsewhere the two agree.
+and what JAX and PyTorch give there. `tests/ops/test_kinks.py` holds us to it in both modes,
+`tests/reference/test_jax.py` and `test_torch.py` hold the last columns to their
+libraries. Elsewhere all agree.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Kink:
         point: where; a list of numbers.
         slope: gradient of the sum of the function's values.
         jax: the gradient by JAX 0.10, or SAME.
+        torch: the gradient by PyTorch 2.13, or SAME.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Kink:
     point: list[Any]
     slope: list[Any]
     jax: Any = SAME
+    torch: Any = SAME
 
 
 TIES = "Tied extrema share the slope equally."
@@ -79,7 +82,8 @@ KINKS = [
         "abs of complex", ZERO, lambda xp, x: xp.abs(x), [0j, 3 - 4j], [0, 0.6 - 0.8j]
     ),
     Kink(
-        "hypot", ZERO, lambda xp, x: xp.hypot(x[0], x[1]), [0, 0], [0, 0], [0.5, 0.5]
+        "hypot", ZERO, lambda xp, x: xp.hypot(x[0], x[1]), [0, 0], [0, 0], [0.5, 0.5],
+        [nan, nan],
     ),
     Kink("std", ZERO, lambda xp, x: xp.std(x), [2, 2], [0, 0], [nan, nan]),
     Kink("sign", STEPS, lambda xp, x: xp.sign(x), [0, 2], [0, 0]),
@@ -111,13 +115,14 @@ KINKS = [
     Kink("sqrt", "The slope of a root at 0 is inf.",
          lambda xp, x: xp.sqrt(x), [0, 4], [inf, 0.25]),
     Kink("max of nan", NANS, lambda xp, x: xp.max(x), [1, nan, 2], [0, 1, 0],
-         [nan, nan, nan]),
+         [nan, nan, nan], [nan, nan, nan]),
     Kink(
         "where with a root",
         WHERE,
         lambda xp, x: xp.where(x > 0, xp.sqrt(x), x),
         [-1, -4],
         [1, 1],
+        [nan, nan],
         [nan, nan],
     ),
     Kink(
@@ -127,6 +132,7 @@ KINKS = [
         [1000],
         [1],
         [nan],
+        [nan],
     ),
     Kink(
         "where with a division",
@@ -134,6 +140,7 @@ KINKS = [
         lambda xp, x: xp.where(x == 0, x, 1 / x),
         [0, 2],
         [1, -0.25],
+        [nan, -0.25],
         [nan, -0.25],
     ),
     Kink(
