@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test test-slow test-poison registry lint format typecheck bench clean
+.PHONY: demo test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -22,11 +22,12 @@ export PYTHONNOUSERSITE := 1
 demo: .venv/.demo
 	$(BIN)/python examples/train_digits.py
 
-test test-slow test-poison registry: export TENFERRO_BACKENDS := cpu,fake
-test test-slow test-poison registry: export JAX_PLATFORMS := cpu
-test test-slow test-poison registry bench: export OPENBLAS_NUM_THREADS := 1
-test test-slow test-poison registry bench: export OMP_NUM_THREADS := 1
-test test-slow test-poison registry bench: export MKL_NUM_THREADS := 1
+CHECKS := test test-slow test-poison test-reference test-shared registry
+$(CHECKS): export TENFERRO_BACKENDS := cpu,fake
+$(CHECKS): export JAX_PLATFORMS := cpu
+$(CHECKS) bench: export OPENBLAS_NUM_THREADS := 1
+$(CHECKS) bench: export OMP_NUM_THREADS := 1
+$(CHECKS) bench: export MKL_NUM_THREADS := 1
 test-poison: export TENFERRO_POISON := 1
 test-poison: export PYTHONMALLOC := debug
 test-poison: export PYTHONFAULTHANDLER := 1
@@ -40,6 +41,14 @@ test-slow: .venv/.test
 # Guards around the ownership kernel's memory: tests/poison.py says which.
 test-poison: .venv/.test
 	$(PYTEST) tests/storage tests/contract
+
+# Agreement with PyTorch, which the extra `reference` brings.
+test-reference: .venv/.test .venv/.bench
+	$(PYTEST) -m "reference and not shared"
+
+# Tests over the files of ../shared, or of $TENFERRO_SHARED; some compare with PyTorch.
+test-shared: .venv/.test .venv/.bench
+	$(PYTEST) -m shared
 
 # What the registry has as active runs, and the checker reads the log of it. The tracked
 # tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.

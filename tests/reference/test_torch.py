@@ -308,6 +308,16 @@ def test_function(name: str, torch: Any, functions: Any) -> None:
             raise
 
 
+def test_the_comparison_sees_a_wrong_convention(torch: Any) -> None:
+    """A gradient that is conjugated, and one that is lost."""
+    z = np.array([0.3 + 0.4j, -1.2 + 0.1j])
+    right = lambda x: (x * x,)
+    compare(torch, lambda x: x * x, right, [ta.asarray(z)], [z], "right")
+    for wrong in (lambda x: (x * x.conj(),), lambda x: (x * x.detach(),)):
+        with pytest.raises(AssertionError):
+            compare(torch, lambda x: x * x, wrong, [ta.asarray(z)], [z], "wrong")
+
+
 # ---- random programs -----------------------------------------------------------------
 
 

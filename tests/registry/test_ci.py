@@ -67,8 +67,12 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.mark.parametrize(
     ("profiles", "targets"),
     [
-        ([], ["test", "test-poison", "registry"]),
+        (
+            [],
+            ["test", "test-poison", "test-reference", "test-shared", "registry"],
+        ),
         (["tests"], ["test", "test-poison"]),
+        (["reference"], ["test-reference", "test-shared"]),
         (["ci-config"], ["registry"]),
     ],
 )
