@@ -12,6 +12,7 @@ INTERNAL |= {"last_diagonal", "program_of"}  # `ta.linalg.diagonal`, `ta.trace`
 def test_every_engine_name_is_published() -> None:
     published = set(ta.__all__) | set(ta.linalg.__all__)
     assert set(engine.__all__) - INTERNAL <= published
+    assert INTERNAL & set(ta.__all__) == set()
 
 
 def test_every_published_name_exists_once() -> None:

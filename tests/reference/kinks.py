@@ -1,8 +1,8 @@
 """The documented kinks: points where a derivative is a convention.
 
 One row each: what the convention is, a function that shows it, the point, our slope,
-and what JAX and PyTorch give there. `tests/ops/test_kinks.py` holds us to it in both modes,
-`tests/reference/test_jax.py` and `test_torch.py` hold the last columns to their
+and what JAX and PyTorch give there. `tests/ops/test_kinks.py` holds us to it in both
+modes, `tests/reference/test_jax.py` and `test_torch.py` hold the last columns to their
 libraries. Elsewhere all agree.
 """
 

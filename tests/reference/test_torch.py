@@ -91,7 +91,7 @@ def test_every_row_has_a_counterpart_or_a_reason(rows: Any) -> None:
 
 def words_of(sample: Sample) -> set[str]:
     """What `NOT_AT` may say of a sample."""
-    found = set()
+    found = {sample.label}
     if any(x.dtype.kind == "c" for x in sample.operands):
         found.add("complex")
     if any(x.size == 0 for x in sample.operands):

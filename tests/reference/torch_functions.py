@@ -86,8 +86,9 @@ without(
 )
 without(
     "recording, transforms, accounting, submission",
-    "checkpoint exclusive forbid fused grad hvp jvp ledger submit_borrowed trace "
-    "update value_and_grad vjp",
+    "checkpoint default_device devices exclusive forbid fused grad hessian hvp jacfwd "
+    "jacrev jvp ledger linear_transpose linearize submit_borrowed trace update "
+    "value_and_grad vjp vmap",
 )
 without(
     "PyTorch draws other numbers",
@@ -104,6 +105,13 @@ for _c in PARTS:
         "linalg.tensordot",
         lambda x, y: ta.linalg.tensordot(x, y, axes=((1, 2), (1, 0))),
         lambda x, y: torch.tensordot(x, y, ([1, 2], [1, 0])),
+        _x,
+        _y,
+    )
+    case(
+        "einsum",
+        lambda x, y: ta.einsum("abc,cb...->...a", x, y),
+        lambda x, y: torch.einsum("abc,cb...->...a", x, y),
         _x,
         _y,
     )
@@ -198,6 +206,39 @@ case(
     lambda x: torch.zeros(2, 3, dtype=x.dtype).index_add(0, torch.from_numpy(_I), x),
     (4, 3),
 )
+_J = np.array([[0, 2, 0, 1], [1, 1, 0, 2]])
+_REDUCE = {"add": "sum", "multiply": "prod", "max": "amax", "min": "amin"}
+for _how, _their in _REDUCE.items():
+    case(
+        "scatter",
+        lambda x, s, h=_how: ta.scatter(x, ta.asarray(_J), s, axis=1, reduce=h),
+        lambda x, s, h=_their: torch.scatter_reduce(x, 1, torch.from_numpy(_J), s, h),
+        _A,
+        (2, 4),
+    )
+case(
+    "scatter",
+    lambda x, s: ta.scatter(x, ta.asarray(_J[:, 1:2]), s, axis=1),
+    lambda x, s: torch.scatter(x, 1, torch.from_numpy(_J[:, 1:2]), s),
+    _A,
+    (2, 1),
+)
+for _name, _their in {"prod": "prod", "max": "amax", "min": "amin"}.items():
+    case(
+        f"segment_{_name}",
+        lambda x, n=_name: getattr(ta, f"segment_{n}")(
+            x, ta.asarray(_I), num_segments=2
+        ),
+        lambda x, h=_their: torch.scatter_reduce(
+            torch.ones(2, 3, dtype=x.dtype),
+            0,
+            torch.from_numpy(_I)[:, None].expand(4, 3),
+            x,
+            h,
+            include_self=False,
+        ),
+        (4, 3),
+    )
 case(
     "topk",
     lambda x: ta.topk(x, 2, axis=1)[0],

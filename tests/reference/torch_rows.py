@@ -35,8 +35,13 @@ NOT_AT: dict[tuple[str, str], str] = {
     ("round", "complex"): "real in PyTorch",
     ("sort", "complex"): "real in PyTorch",
     ("argsort", "complex"): "real in PyTorch",
+    ("multiply_along_axis", "complex"): "real in PyTorch",
     ("avg_pool", "complex"): "real in PyTorch",
     ("avg_pool_input", "complex"): "real in PyTorch",
+    (
+        "multiply_along_axis",
+        "zeros among the factors",
+    ): "PyTorch has no second derivative there",
     **{
         (name, "integer"): "PyTorch has no adjoint of an indexing of integers"
         for name in "take_add scatter_add add_along_axis place_diagonal".split()
@@ -46,7 +51,7 @@ NOT_AT: dict[tuple[str, str], str] = {
         for name in "fftn ifftn rfftn irfftn view_as_real view_as_complex".split()
     },
 }
-"""Samples (by row and a word of `words_of`) that PyTorch cannot compute, and why."""
+"""Samples (by row, and label or word of `words_of`) that PyTorch lacks, and why."""
 
 LOOSE: dict[str, tuple[float, str]] = {
     "digamma": (1e-8, "PyTorch's trigamma is a short series"),
@@ -245,6 +250,22 @@ TORCH["gather"] = _gather
 TORCH["scatter_add"] = _scatter_add
 TORCH["take_along_axis"] = _take_along
 TORCH["add_along_axis"] = _add_along
+TORCH["extreme_along_axis"] = lambda x, values, indices, axis, largest: (
+    torch.scatter_reduce(
+        x,
+        axis,
+        indices.long() % max(x.shape[axis], 1),
+        values,
+        "amax" if largest else "amin",
+    )
+)
+TORCH["multiply_along_axis"] = lambda x, indices, axis, size: torch.scatter_reduce(
+    torch.ones((*x.shape[:axis], size, *x.shape[axis + 1 :]), dtype=x.dtype),
+    axis,
+    indices.long() % size,
+    x,
+    "prod",
+)
 TORCH["mask_indices"] = lambda mask, count: torch.nonzero(mask).T
 
 
@@ -326,6 +347,44 @@ def _matmul(x: Any, y: Any) -> Any:
     return torch.matmul(*_promoted(x, y))
 
 
+def _contract(
+    x: Any, y: Any, equation: str, conj_x: bool, conj_y: bool, dtype: Any
+) -> Any:
+    x, y = x.conj() if conj_x else x, y.conj() if conj_y else y
+    return torch.einsum(equation, *_promoted(x, y)).to(dtype_of(dtype))
+
+
+def _einsum(*args: Any) -> Any:
+    """A label that fills a diagonal is one that two identities repeat."""
+    *xs, equation, _ = args
+    dtype = xs[0].dtype
+    for x in xs:
+        dtype = torch.promote_types(dtype, x.dtype)
+    left, _, out = equation.partition("->")
+    sizes: dict[str, int] = {}
+    for term, x in zip(left.split(","), xs, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
+    terms, seen, fresh = left.split(","), set(), iter("ABCDEFGHIJ")
+    wide = []
+    for term, x in zip(terms, xs, strict=True):
+        x = x.to(dtype)
+        if len(set(term)) == len(term):
+            x = torch.broadcast_to(x, [sizes[c] for c in term])
+        wide.append(x)
+    target = ""
+    for c in out:
+        if c in seen:
+            again = next(fresh)
+            terms.append(c + again)
+            wide.append(torch.eye(sizes[c], dtype=dtype))
+            target += again
+        else:
+            seen.add(c)
+            target += c
+    return torch.einsum(f"{','.join(terms)}->{target}", *wide)
+
+
 def _conv(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     fn = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}[len(stride)]
     return fn(*_promoted(x, w), None, stride, padding, dilation, groups)
@@ -355,6 +414,8 @@ def _pool(fn: str) -> Callable[..., Any]:
 TORCH["matmul"] = _matmul
 TORCH["matmul_nt"] = lambda x, y: _matmul(x, y.mH)
 TORCH["matmul_tn"] = lambda x, y: _matmul(x.mH, y)
+TORCH["contract"] = _contract
+TORCH["einsum"] = _einsum
 TORCH["conv"] = _conv
 TORCH["conv_input"] = _conv_input
 TORCH["conv_weight"] = _conv_weight
