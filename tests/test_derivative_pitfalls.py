@@ -142,26 +142,60 @@ def real_of(f: Any) -> Any:
 
 @DOUBLE
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
-def test_34_the_determinant_is_a_polynomial_to_third_order(
+def test_34_the_determinant_is_a_polynomial_to_fourth_order(
     rank: int, dtype: Any
 ) -> None:
     x = draw(1, 3, rank, dtype=dtype) @ draw(2, rank, 3, dtype=dtype)
-    t, u = draw(3, 3, 3, dtype=dtype), draw(4, 3, 3, dtype=dtype)
-    for order in (1, 2, 3):
+    directions = [draw(k, 3, 3, dtype=dtype) for k in (3, 4, 5)]
+    for order in range(4):
         seen, wanted = (
-            _derivative(real_of(f), x, (t, u), order) for f in (linalg.det, by_hand)
+            value(along(ta.grad(real_of(f)), x, directions[:order]))
+            for f in (linalg.det, by_hand)
         )
         close(seen, wanted, 1e-11)
 
 
-def _derivative(f: Any, x: Any, directions: Any, order: int) -> Any:
-    if order == 1:
-        return gradient(f, x)[0]
-    t, u = directions
-    if order == 2:
-        return value(curvature(f, x, t))
-    primal, along = (ta.asarray(x),), (ta.asarray(u),)
-    return value(ta.jvp(lambda x: curvature(f, x, t), primal, along)[1])
+def along(f: Any, x: Any, directions: Any) -> Any:
+    """The derivative of `f` in all directions, one after another."""
+    if not directions:
+        return f(ta.asarray(x))
+    *rest, last = directions
+    primal, tangent = (ta.asarray(x),), (ta.asarray(last),)
+    return ta.jvp(lambda x: along(f, x, rest), primal, tangent)[1]
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9, 1e-13, 1e-17, 0.0])
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_34_determinants_of_nearly_singular_matrices(size: float, many: int) -> None:
+    """Singular values of every size, several at once, in stacks of 5 x 5."""
+    s = np.array([2.0, 1.0, 0.7, 0.4, 0.2])
+    s[5 - many :] *= size
+    u, v = (np.linalg.qr(draw(k, 5, 5))[0] for k in (1, 2))
+    x, ts = (u * s) @ v, [draw(k, 5, 5) for k in (3, 4, 5)]
+    x, ts = np.stack([x, x.T]), [np.stack([t, t.T]) for t in ts]
+
+    def expanded(x: Any) -> Any:
+        """By minors of the first two rows."""
+        found = 0.0
+        for i in range(5):
+            for j in range(i + 1, 5):
+                rest = [k for k in range(5) if k not in (i, j)]
+                two = x[:, 0, i] * x[:, 1, j] - x[:, 0, j] * x[:, 1, i]
+                r = [[x[:, row, k] for k in rest] for row in (2, 3, 4)]
+                three = (
+                    r[0][0] * (r[1][1] * r[2][2] - r[1][2] * r[2][1])
+                    - r[0][1] * (r[1][0] * r[2][2] - r[1][2] * r[2][0])
+                    + r[0][2] * (r[1][0] * r[2][1] - r[1][1] * r[2][0])
+                )
+                found = found + (-1) ** (i + j + 1) * two * three
+        return ta.sum(found)
+
+    for order in range(4):
+        seen, wanted = (
+            value(along(ta.grad(f), x, ts[:order]))
+            for f in (lambda x: ta.sum(linalg.det(x)), expanded)
+        )
+        close(seen, wanted, 1e-9)
 
 
 def test_the_sign_of_a_real_determinant_has_no_slope() -> None:
@@ -192,9 +226,9 @@ def test_31_norms_share_what_ties_and_rest_at_zero() -> None:
     (g,) = gradient(lambda x: linalg.matrix_norm(x, ord="nuc"), a)
     u, _, vh = np.linalg.svd(a)
     close(g, u @ vh)
-    q = np.linalg.qr(a)[0]
-    (g,) = gradient(lambda x: linalg.matrix_norm(x, ord=2), q)
-    close(g, q / 3)  # all three singular values tie
+    one = np.eye(3)
+    (g,) = gradient(lambda x: linalg.matrix_norm(x, ord=2), one)
+    close(g, one / 3)  # all three singular values tie
     (g,) = gradient(lambda x: linalg.matrix_norm(x, ord=1), np.ones((2, 2)))
     close(g, np.full((2, 2), 0.5))
 
@@ -379,15 +413,41 @@ def test_the_variance_is_that_of_the_population() -> None:
 # ---- selections, indices, transforms of other lengths --------------------------------
 
 
-def test_32_where_is_right_to_second_order_in_both_modes() -> None:
-    def f(x: Any) -> Any:
-        return ta.sum(ta.where(x > 0.0, ta.sqrt(x), x * x))
+# The branch that is not taken, at points where it is undefined, and the one taken.
+UNTAKEN = {
+    "root": (lambda x: x > 0.0, lambda x: ta.sqrt(x)),
+    "quotient": (lambda x: x != 0.0, lambda x: 1.0 / x),
+    "logarithm": (lambda x: x > 0.0, lambda x: ta.log(x)),
+    "power": (lambda x: x > 0.0, lambda x: x**1.5),
+    "overflow": (lambda x: x < -2.0, lambda x: ta.exp(1000.0 * x)),
+    "norm": (lambda x: x > 9.0, lambda x: linalg.norm(x - x)),
+    "angle": (lambda x: x > 0.0, lambda x: ta.atan2(x, x) / ta.hypot(x, x)),
+}
 
-    x, t = np.array([-1.0, 4.0, 0.0]), np.array([1.0, 1.0, 1.0])
-    close(ta.grad(f)(x), [-2, 0.25, 0])
-    close(curvature(f, x, t), [2, -0.25 * 4**-1.5, 2])
-    twice = ta.grad(lambda x: ta.sum(ta.grad(f)(x)))(x)
-    close(twice, [2, -0.25 * 4**-1.5, 2])
+
+@pytest.mark.parametrize("name", UNTAKEN)
+def test_32_where_lets_nothing_through_in_any_order_or_mode(name: str) -> None:
+    taken, undefined = UNTAKEN[name]
+    x = np.array([-1.0, 0.0, 4.0])
+    here = np.asarray(taken(ta.asarray(x)))
+    ones = [np.ones(3)] * 3
+
+    def f(x: Any) -> Any:
+        return ta.sum(ta.where(taken(x), undefined(x), x**4))
+
+    # Derivatives of x ** 4, from the first to the fourth.
+    polynomial = [4 * x**3, 12 * x**2, 24 * x, np.full(3, 24.0)]
+    for order, wanted in enumerate(polynomial):
+        reverse = ta.grad(f)
+        for _ in range(order):
+            reverse = ta.grad(lambda x, g=reverse: ta.sum(g(x)))
+        for seen in (
+            along(ta.grad(f), x, ones[:order]),
+            reverse(x),
+            ta.grad(lambda x, n=order: along(f, x, ones[:n]))(x),
+        ):
+            assert np.isfinite(value(seen)).all()
+            close(value(seen)[~here], wanted[~here], 1e-14)
 
 
 def test_33_ties_in_half_precision_share_rightly() -> None:
@@ -464,3 +524,36 @@ def test_exponentials_of_defective_matrices() -> None:
     close(linalg.expm(ta.asarray(a)), scipy.linalg.expm(a))
     close(pushed(linalg.expm, a, t), scipy.linalg.expm_frechet(a, t)[1])
     check_grads(linalg.expm, [a], order=2)
+
+
+# ---- einsum --------------------------------------------------------------------------
+
+
+@DOUBLE
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("abcd->bd", [(3, 2, 3, 2)]),  # 35: labels that are only summed
+        ("ii->", [(3, 3)]),  # 45
+        ("ii->i", [(3, 3)]),
+        ("i->ii", [(3,)]),
+        ("iij->j", [(3, 3, 2)]),
+        ("iji,jk->ik", [(3, 2, 3), (2, 2)]),  # 54: a label that is repeated
+    ],
+)
+def test_35_44_45_54_einsum_between_other_functions(
+    subscripts: str, shapes: Any, dtype: Any
+) -> None:
+    xs = [draw(30 + k, *s, dtype=dtype) for k, s in enumerate(shapes)]
+
+    def f(*xs: Any) -> Any:
+        return ta.sum(ta.exp(0.3 * ta.einsum(subscripts, *xs)))
+
+    check_grads(f, xs, order=2)
+    if subscripts == "abcd->bd":
+        y = np.einsum(subscripts, xs[0])
+        (g,) = gradient(lambda x: ta.sum(ta.abs(ta.einsum(subscripts, x)) ** 2), xs[0])
+        close(g, np.broadcast_to(2 * y[None, :, None, :], xs[0].shape))
+    if subscripts == "ii->":
+        (g,) = gradient(lambda x: ta.real(ta.einsum("ii->", x) + 0j), xs[0])
+        close(g, np.eye(3))

@@ -356,17 +356,21 @@ def pull(
 
 
 def push(e: Expr, name: str, kind: str, *, keep_out: bool) -> Expr | None:
-    """The tangent of `e` for a tangent `ct` of variable `name`; None if it is zero."""
+    """The tangent of `e` for a tangent `ct` of variable `name`; None if it is zero.
+
+    A kernel whose products let zeros absorb has a tangent that does the same: a zero
+    cotangent is one whatever becomes of the values beside it.
+    """
     t = var("ct", kind)
     row = FUNCTIONS.get(e.fn)
     if keep_out and row is not None and row.gate:
         gate, _, _ = _partials(e, [a.name for a in e.args].index(name), True)
         if gate is not None:
             return substitute(gate, {"ct": t})
-    d, dbar = derivative(e, name, keep_out=keep_out)
-    total = _product(lambda a, b: a * b, t, d) + _product(
-        lambda a, b: a * b, conj(t), dbar
-    )
+    strong = any(n.fn == "szmul" for n in topological(e))
+    times = (lambda a, b: call("szmul", a, b)) if strong else (lambda a, b: a * b)
+    d, dbar = derivative(e, name, strong=strong, keep_out=keep_out)
+    total = _product(times, t, d) + _product(times, conj(t), dbar)
     return None if total is ZERO else total
 
 
