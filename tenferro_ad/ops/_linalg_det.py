@@ -42,7 +42,7 @@ def _cofactors(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
 def _scratch(call: Call) -> int:
     n, k = call.out.shape[-1], len(call.ins) - 3
-    return 16 * 3**k * call.out.dtype.itemsize * (n * n + 8 * n)
+    return int(16 * 3**k * call.out.dtype.itemsize * (n * n + 8 * n))
 
 
 # ---- rules ---------------------------------------------------------------------------

@@ -86,9 +86,9 @@ without(
 )
 without(
     "recording, transforms, accounting, submission",
-    "checkpoint default_device devices exclusive forbid fused grad hessian hvp jacfwd "
-    "jacrev jvp ledger linear_transpose linearize submit_borrowed trace update "
-    "value_and_grad vjp vmap",
+    "checkpoint compile default_device devices exclusive forbid fused grad hessian "
+    "hvp jacfwd jacrev jvp ledger linear_transpose linearize plan submit_borrowed "
+    "trace update value_and_grad vjp vmap",
 )
 without(
     "PyTorch draws other numbers",
@@ -245,6 +245,26 @@ case(
     lambda x: torch.topk(x, 2, dim=1).values,
     (3, 5),
 )
+case(
+    "array_split",
+    lambda x: tuple(ta.array_split(x, 3, axis=1)),
+    lambda x: torch.tensor_split(x, 3, 1),
+    (2, 7),
+)
+# PyTorch's median is the lower of two; its quantile is ours.
+case(
+    "median",
+    lambda x: ta.median(x, axis=1),
+    lambda x: torch.quantile(x, 0.5, 1),
+    (3, 4),
+)
+for _q in (0.0, 0.3, 1.0):
+    case(
+        "quantile",
+        lambda x, q=_q: ta.quantile(x, q, axis=1),
+        lambda x, q=_q: torch.quantile(x, q, 1),
+        (3, 5),
+    )
 case("unique_values", ta.unique_values, lambda x: torch.sort(x.ravel()).values, _A)
 
 # ---- linear algebra ------------------------------------------------------------------
@@ -585,6 +605,7 @@ case(
     (2, 3, 5),
 )
 _T = np.array([2, 0, 1, 1])
+_MASS = np.array([0.5, 1.0, 2.0])
 for _r in ("mean", "sum", "none"):
     case(
         "nn.cross_entropy",
@@ -597,6 +618,35 @@ for _r in ("mean", "sum", "none"):
         lambda x, r=_r: ta.nn.nll_loss(x, ta.asarray(_T), reduction=r),
         lambda x, r=_r: nn.nll_loss(x, torch.tensor(_T), reduction=r),
         (4, 3),
+    )
+    for _name, _more in {
+        "l1_loss": {},
+        "huber_loss": {"delta": 0.7},
+        "smooth_l1_loss": {"beta": 0.7},
+    }.items():
+        case(
+            f"nn.{_name}",
+            lambda x, y, n=_name, r=_r, m=_more: getattr(ta.nn, n)(
+                x, y, reduction=r, **m
+            ),
+            lambda x, y, n=_name, r=_r, m=_more: getattr(nn, n)(x, y, reduction=r, **m),
+            (4, 3),
+            (4, 3),
+        )
+    case(
+        "nn.binary_cross_entropy_with_logits",
+        lambda x, y, r=_r: ta.nn.binary_cross_entropy_with_logits(
+            x, y, weight=_MASS, pos_weight=_MASS + 1, reduction=r
+        ),
+        lambda x, y, r=_r: nn.binary_cross_entropy_with_logits(
+            x,
+            y,
+            weight=torch.tensor(_MASS),
+            pos_weight=torch.tensor(_MASS + 1),
+            reduction=r,
+        ),
+        (4, 3),
+        np.linspace(0.05, 0.95, 12).reshape(4, 3),
     )
     case(
         "nn.mse_loss",
