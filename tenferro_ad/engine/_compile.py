@@ -25,7 +25,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import asarray
 from ._pytrees import flatten
-from ._trace import aval_like, traced
+from ._trace import aval_like, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
 
@@ -33,21 +33,33 @@ LIMIT = 64  # signatures that one compiled function keeps
 class _Entry:
     """One signature: the graph, the constants as tensors, the result's structure."""
 
-    __slots__ = ("constants", "donated", "graph", "out_def", "program")
+    __slots__ = (
+        "_metadata",
+        "_out_def",
+        "constants",
+        "donated",
+        "graph",
+        "program",
+    )
 
     def __init__(
         self,
         program: Any,
         constants: list[EagerTensor],
-        out_def: Any,
+        result: tuple[Any, dict[int, Any]],
         donated: tuple[int, ...],
         strides: list[Any],
     ) -> None:
-        self.program, self.constants, self.out_def = program, constants, out_def
+        self.program, self.constants = program, constants
+        self._out_def, self._metadata = result
         self.donated = donated
         self.graph = compile_program(
             program, [c._record for c in constants], donated, strides
         )
+
+    def result(self, outs: list[Any]) -> Any:
+        """The function's result with these tensors."""
+        return optree.tree_unflatten(self._out_def, merged(outs, self._metadata))
 
 
 @final
@@ -85,11 +97,11 @@ class Compiled:
         if state.level is not None or state.trace is not None:
             # Recorded like any other work, one operation at a time.
             outs = evaluate(entry.program, HANDLES, [*tensors, *entry.constants])
-            return optree.tree_unflatten(entry.out_def, outs)
+            return entry.result(outs)
         records = [x._live("compiled function") for x in tensors]
         if not entry.donated:
             found = entry.graph.run(state, records)
-            return optree.tree_unflatten(entry.out_def, handles_on(found, records))
+            return entry.result(handles_on(found, records))
         return self._donating(entry, tensors, records)
 
     def _donating(
@@ -109,7 +121,7 @@ class Compiled:
                     tensors[k]._rec = records[k]
             raise
         kept = [r for k, r in enumerate(records) if k not in entry.donated]
-        return optree.tree_unflatten(entry.out_def, handles_on(found, kept))
+        return entry.result(handles_on(found, kept))
 
     def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
         key: list[Any] = [treedef]
@@ -136,8 +148,13 @@ class Compiled:
 
     def _made(self, leaves: list[Any], treedef: Any) -> _Entry:
         avals = [aval_like(x) for x in leaves]
+        metadata: dict[int, Any] = {}
         program, constants, out_def = traced(
-            lambda args, kwargs: self._fn(*args, **kwargs), leaves, avals, treedef
+            lambda args, kwargs: self._fn(*args, **kwargs),
+            leaves,
+            avals,
+            treedef,
+            metadata,
         )
         donated = self._donated(leaves, treedef)
         strides = [
@@ -145,7 +162,7 @@ class Compiled:
             for x in leaves
             if _is_array(x)
         ]
-        return _Entry(program, constants, out_def, donated, strides)
+        return _Entry(program, constants, (out_def, metadata), donated, strides)
 
     def _donated(self, leaves: list[Any], treedef: Any) -> tuple[int, ...]:
         """Positions among the tensors of the leaves that are donated."""

@@ -88,9 +88,18 @@ class TracedProgram:
         constants: tensors that the function closed over, in the order of the program's
             last inputs.
         out_def: the structure of the result.
+        metadata: leaves of the result that are no tensors, by position.
     """
 
-    __slots__ = ("_avals", "_in_def", "out_def", "_static", "constants", "program")
+    __slots__ = (
+        "_avals",
+        "_in_def",
+        "_static",
+        "constants",
+        "metadata",
+        "out_def",
+        "program",
+    )
 
     def __init__(
         self,
@@ -100,8 +109,10 @@ class TracedProgram:
         avals: list[Aval | None],
         static: list[Any],
         out_def: Any,
+        metadata: dict[int, Any],
     ) -> None:
         self.program = program
+        self.metadata = metadata
         self.constants = constants
         self._in_def, self._avals, self._static = in_def, avals, static
         self.out_def = out_def
@@ -122,7 +133,7 @@ class TracedProgram:
         """
         inputs = self.bind(args)
         outs = evaluate(self.program, HANDLES, [*inputs, *self.constants])
-        return optree.tree_unflatten(self.out_def, outs)
+        return optree.tree_unflatten(self.out_def, merged(outs, self.metadata))
 
     def bind(self, args: tuple[Any, ...]) -> list[EagerTensor]:
         """The tensors of a call's arguments, checked against the trace."""
@@ -182,7 +193,9 @@ class SymbolicProgram:
         "_fn",
         "_found",
         "_in_def",
+        "_is_plain",
         "_leaves",
+        "_metadata",
         "_out_def",
         "_template",
         "constants",
@@ -204,6 +217,9 @@ class SymbolicProgram:
 
         self._template = template_of(self.names, at)
         self.constants, self._out_def = made[0].constants, made[0].out_def
+        # What varies with the sizes among the other leaves is made anew.
+        self._metadata = made[0].metadata
+        self._is_plain = all(t.metadata == self._metadata for t in made)
         self._found: dict[tuple[int, ...], TracedProgram] = {}
 
     def _traced(self, sizes: Mapping[str, int]) -> TracedProgram:
@@ -242,7 +258,7 @@ class SymbolicProgram:
 
     def _sized(self, sizes: dict[str, int]) -> TracedProgram:
         leaves = self._leaves
-        if min(sizes.values()) < 2:
+        if min(sizes.values()) < 2 or not self._is_plain:
             return self._traced(sizes)
         avals = [x.at(sizes) if isinstance(x, Spec) else aval_like(x) for x in leaves]
         given = [a for a in avals if a is not None]
@@ -250,7 +266,13 @@ class SymbolicProgram:
         program = self._template.at(sizes, given)
         static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
         return TracedProgram(
-            program, self.constants, self._in_def, avals, static, self._out_def
+            program,
+            self.constants,
+            self._in_def,
+            avals,
+            static,
+            self._out_def,
+            self._metadata,
         )
 
     def __call__(self, *args: Any) -> Any:
@@ -298,7 +320,7 @@ def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram | SymbolicProgra
 
     Cost: nothing is computed, allocated or copied; time for each operation.
     """
-    leaves, in_def = flatten(specs)
+    leaves = flatten(specs)[0]
     if any(isinstance(x, Spec) and x.names for x in leaves):
         return SymbolicProgram(fn, specs)
     return concrete(fn, *specs)
@@ -308,9 +330,10 @@ def concrete(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
     """`trace` where every axis has a length."""
     leaves, in_def = flatten(specs)
     avals = [aval_like(x) for x in leaves]
-    program, constants, out_def = traced(fn, leaves, avals, in_def)
+    metadata: dict[int, Any] = {}
+    program, constants, out_def = traced(fn, leaves, avals, in_def, metadata)
     static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
-    return TracedProgram(program, constants, in_def, avals, static, out_def)
+    return TracedProgram(program, constants, in_def, avals, static, out_def, metadata)
 
 
 def aval_like(x: Any) -> Aval | None:
@@ -323,12 +346,20 @@ def aval_like(x: Any) -> Aval | None:
 
 
 def traced(
-    fn: Callable[..., Any], leaves: list[Any], avals: Sequence[Aval | None], in_def: Any
+    fn: Callable[..., Any],
+    leaves: list[Any],
+    avals: Sequence[Aval | None],
+    in_def: Any,
+    metadata: dict[int, Any] | None = None,
 ) -> tuple[Program, list[Any], Any]:
     """Run `fn` on symbols for the leaves that have an aval.
 
     Gives the optimised program, the captured constants (its last inputs) and the
     structure of the result.
+
+    Args:
+        metadata: gets the leaves of the result that are no tensors (numbers, strings),
+            by position; without it they become tensors.
     """
     state = STATE.get()
     trace = Trace(state.trace)
@@ -346,7 +377,11 @@ def traced(
         program = trace.program
         here = STATE.get()
         records = []
-        for y in map(as_tensor, outs):
+        for k, y in enumerate(outs):
+            if metadata is not None and not isinstance(y, EagerTensor | np.ndarray):
+                metadata[k] = y
+                continue
+            y = as_tensor(y)
             living(chain_of(y), "trace", "fn")
             records.append(inside(here, y, "trace")._record)
         program.outputs = tuple([r.array.variable for r in records])
@@ -378,6 +413,17 @@ def _closed(program: Program, constants: dict[int, Any]) -> tuple[Program, list[
     return made, [as_handle(c) for c in kept]
 
 
+def merged(outs: Sequence[Any], metadata: Mapping[int, Any]) -> list[Any]:
+    """Leaves of a result: computed ones, with those that are no tensors between."""
+    if not metadata:
+        return list(outs)
+    rest = iter(outs)
+    return [
+        metadata[k] if k in metadata else next(rest)
+        for k in range(len(outs) + len(metadata))
+    ]
+
+
 def as_handle(x: Any) -> EagerTensor:
     """A captured constant as a tensor."""
     if isinstance(x, EagerTensor):
@@ -394,6 +440,7 @@ __all__ = [
     "as_handle",
     "aval_like",
     "concrete",
+    "merged",
     "trace",
     "traced",
 ]

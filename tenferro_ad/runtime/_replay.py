@@ -8,7 +8,7 @@ then a run costs its kernels, an allocation for each output, and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,15 +32,24 @@ class Replay:
     Thread-safe: each run has arenas of its own.
     """
 
-    __slots__ = ("_arenas", "_make", "_names", "_remembered", "_token", "schedule")
+    __slots__ = (
+        "_make",
+        "_names",
+        "_over_arrays",
+        "_remembered",
+        "_token",
+        "arenas",
+        "schedule",
+    )
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         device = _device_of(schedule)
-        self._arenas = [
+        self.arenas = [
             (reason, aval_of((nbytes,), np.dtype(np.uint8), device))
             for reason, nbytes in schedule.arenas.items()
         ]
+        self._over_arrays: Any = None
         writer = _Writer(schedule)
         self._make: Callable[..., Callable[..., list[ValueRecord]]] = writer.written()
         self._names = writer.static, writer.transposed
@@ -59,7 +68,7 @@ class Replay:
             copy; the kernels.
         """
         held = []
-        for reason, aval in self._arenas:
+        for reason, aval in self.arenas:
             under = state if reason == state.reason else _under(state, reason)
             held.append(allocate(under, aval, "arena"))
         key = (self._token, *[id(r.array.base) for r in held])
@@ -68,12 +77,38 @@ class Replay:
             frame = self._bound(key, held)
         return frame[1](state, spent, *inputs)  # type: ignore[no-any-return]
 
+    def apply(
+        self,
+        state: State,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        arenas: Sequence[Array],
+    ) -> None:
+        """One run over given memory: that of each output root that takes over no
+        input, and bytes for each arena.
+
+        Cost: the kernels, and an array for each place of the arenas; no allocation of
+            values.
+        """
+        if self._over_arrays is None:
+            writer = _ArrayWriter(self.schedule)
+            make = writer.written()
+            self._over_arrays = make, writer.static, writer.transposed
+        make, static, transposed = self._over_arrays
+        memory = {
+            reason: arena
+            for (reason, _), arena in zip(self.arenas, arenas, strict=True)
+        }
+        arrays = arrays_of(self.schedule, memory)
+        replay = make(*[arrays[v] for v in static], *[arrays[v].T for v in transposed])
+        replay(state, *inputs, *outputs)
+
     def _bound(
         self, key: tuple[Any, ...], held: list[ValueRecord]
     ) -> tuple[list[Any], Any]:
         """The function over these arenas."""
         memory = {
-            reason: r.array for (reason, _), r in zip(self._arenas, held, strict=True)
+            reason: r.array for (reason, _), r in zip(self.arenas, held, strict=True)
         }
         arrays = arrays_of(self.schedule, memory)
         while len(self._remembered) >= FRAMES:
@@ -163,11 +198,15 @@ class _Writer:
     def written(self) -> Callable[..., Any]:
         s = self.s
         for k, v in enumerate(s.program.inputs):
-            self.lines.append(f"v{v} = x{k}.array")
+            self.lines.append(f"v{v} = {self._input(k)}")
         for step in s.steps:
             for root in self._begins(step):
-                self._output(root, step)
+                op = step.equation.call.op.name
+                self._output(root, op, f"v{root.variables[0]}")
             self._step(step)
+        for v, root in s.numbers.items():
+            self._output(root, "number", f"m{root.number}")
+            self.lines.append(f"copyto(m{root.number}, v{v})")
         results = [self._result(v) for v in s.program.outputs]
         self._transpose_once()
         head = [
@@ -178,11 +217,11 @@ class _Writer:
             ],
             *([f"state.account.use_workspace({self.scratch})"] if self.scratch else []),
         ]
-        params = "".join(f", x{k}" for k in range(len(s.program.inputs)))
+        params = "".join(f", {name}" for name in self._params())
         names = [f"v{v}" for v in self.static] + [f"v{v}t" for v in self.transposed]
         source = [
             f"def make({', '.join(names)}):",
-            f"    def replay(state, spent{params}):",
+            f"    def replay(state{params}):",
             *(f"        {line}" for line in head),
             "        with errstate(all='ignore'):",
             *(f"            {line}" for line in self.lines or ["pass"]),
@@ -210,7 +249,7 @@ class _Writer:
         return [
             r
             for r in self.s.outputs
-            if r.start == step.number and not _adopted(r, step)
+            if r.start == step.number and not self._adopted(r, step)
         ]
 
     def _name(self, prefix: str, value: Any) -> str:
@@ -219,28 +258,40 @@ class _Writer:
         self.space[name] = value
         return name
 
-    def _output(self, root: Root, step: Step) -> None:
+    # -- inputs and outputs: records ---------------------------------------------------
+
+    def _params(self) -> list[str]:
+        return ["spent", *[f"x{k}" for k in range(len(self.s.program.inputs))]]
+
+    def _input(self, k: int) -> str:
+        return f"x{k}.array"
+
+    def _output(self, root: Root, op: str, name: str) -> None:
         """Memory of an output: fresh, or that of a donated input."""
-        first = root.variables[0]
         if root.taken is None:
             state = _STATES.get(root.reason, "state")
-            aval = self._name("aval", self.s.avals[first])
-            op = step.equation.call.op.name
+            aval = self._name("aval", self.s.avals[root.variables[0]])
             self.lines.append(f"r{root.number} = allocate({state}, {aval}, {op!r})")
         else:
             self.lines.append(f"r{root.number} = x{root.taken}")
             self.lines.append(f"spent.append({root.taken})")
-        self.lines.append(f"v{first} = r{root.number}.array")
+        self.lines.append(f"{name} = r{root.number}.array")
+
+    def _adopted(self, root: Root, step: Step) -> bool:
+        """The output's memory is the library's fresh result itself."""
+        return (
+            root.kind == "output"
+            and root.taken is None
+            and isinstance(step.equation.call.op.kernel, Library)
+            and root.variables[0] in step.equation.outs
+        )
 
     def _result(self, v: int) -> str:
         """The record of output variable `v`."""
         root = self.s.roots[v]
         aval = self._name("aval", self.s.avals[v])
-        if root.kind == "constant":
-            name = f"c{v}"
-            self.lines.append(f"{name} = allocate(state, {aval}, 'constant')")
-            self.lines.append(f"copyto({name}.array, v{v})")
-            return name
+        if v in self.s.numbers:
+            return f"r{self.s.numbers[v].number}"
         record = f"{'x' if root.kind == 'input' else 'r'}{root.number}"
         return f"{record}.derive(v{v}, {aval})" if v in self.s.layouts else record
 
@@ -378,7 +429,7 @@ class _Writer:
         for k, v in enumerate(eq.outs):
             root, aval = self.s.roots[v], self.s.avals[v]
             value = "found" if len(eq.outs) == 1 else f"found[{k}]"
-            if root.kind == "output" and _adopted(root, step):
+            if self._adopted(root, step):
                 held = self._name("aval", aval)
                 state = _STATES.get(root.reason, "state")
                 self.lines.append(
@@ -399,14 +450,28 @@ def _listed(operands: list[str]) -> str:
     return "".join(f"{name}, " for name in operands)
 
 
-def _adopted(root: Root, step: Step) -> bool:
-    """The output's memory is the library's fresh result itself."""
-    return (
-        root.kind == "output"
-        and root.taken is None
-        and isinstance(step.equation.call.op.kernel, Library)
-        and root.variables[0] in step.equation.outs
-    )
+class _ArrayWriter(_Writer):
+    """The same over arrays: `x0` is input 0, `o0` the memory of output root 0."""
+
+    def _params(self) -> list[str]:
+        s = self.s
+        return [
+            *[f"x{k}" for k in range(len(s.program.inputs))],
+            *[f"o{r.number}" for r in s.outputs if r.taken is None],
+        ]
+
+    def _input(self, k: int) -> str:
+        return f"x{k}"
+
+    def _output(self, root: Root, op: str, name: str) -> None:
+        source = f"o{root.number}" if root.taken is None else f"x{root.taken}"
+        self.lines.append(f"{name} = {source}")
+
+    def _adopted(self, root: Root, step: Step) -> bool:
+        return False
+
+    def _result(self, v: int) -> str:
+        return "None"
 
 
 __all__ = ["Replay", "arrays_of"]

@@ -85,6 +85,8 @@ class Schedule:
         avals: of the program's variables, then of registers.
         roots: the root of each variable.
         layouts: for views, an array that must not be read, with the strides.
+        offsets: for views, bytes from the beginning of their root.
+        numbers: outputs that are numbers of the program's text, with their roots.
         arenas: bytes of the arena of each reason that has one.
         outputs: roots that leave, in the order they are first written.
         peak: most bytes of arenas and outputs together.
@@ -94,6 +96,8 @@ class Schedule:
     avals: list[Aval]
     roots: dict[int, Root]
     layouts: dict[int, Array]
+    offsets: dict[int, int]
+    numbers: dict[int, Root]
     steps: list[Step]
     arenas: dict[int, int]
     outputs: list[Root]
@@ -171,6 +175,8 @@ class _Work:
         self.avals = list(program.avals)
         self.roots: dict[int, Root] = {}
         self.layouts: dict[int, Array] = {}
+        self.offsets: dict[int, int] = {}
+        self.numbers: dict[int, Root] = {}
         self.given: dict[int, Array] = {}  # of inputs that are not row-major
         self.steps: list[Step] = []
         self.inputs: list[Root] = []
@@ -227,13 +233,16 @@ class _Work:
     def _views(self, eq: Equation, kernel: View) -> bool:
         """Join the outputs of a view to their operand; False if it must be laid out."""
         source = eq.ins[0]
-        layouts = kernel.fn(self._layout(source), eq.call)
+        base = self._layout(source)
+        layouts = kernel.fn(base, eq.call)
         if layouts is None:
             return False
         if len(eq.outs) == 1:
             layouts = (layouts,)
         for v, layout in zip(eq.outs, layouts, strict=True):
             self.layouts[v] = layout
+            moved = layout.ctypes.data - base.ctypes.data if layout.size else 0
+            self.offsets[v] = self.offsets.get(source, 0) + moved
             self._join(v, self.roots[source])
         return True
 
@@ -307,8 +316,13 @@ class _Work:
             root = self.roots[v]
             if root.kind == "arena":
                 root.kind = "output"
-                root.number = len(self.outputs)
                 self.outputs.append(root)
+            elif root.kind == "constant" and v not in self.numbers:
+                end = len(self.program.equations)
+                made = Root("output", OPERATION_OUTPUT, self.avals[v].nbytes, end, end)
+                made.variables.append(v)
+                self.numbers[v] = made
+                self.outputs.append(made)
         self.outputs.sort(key=lambda r: r.start)
         for number, root in enumerate(self.outputs):
             root.number = number
@@ -340,6 +354,8 @@ class _Work:
         mine = self.avals[given.variables[0]]
         if not first.same(mine) or given.stop > root.start:
             return False
+        if root.start == len(self.steps):  # a number
+            return True
         if given.stop < root.start:
             return True
         # Read by the equation that writes the output: as its first operand only.
@@ -373,6 +389,8 @@ class _Work:
             self.avals,
             self.roots,
             self.layouts,
+            self.offsets,
+            self.numbers,
             self.steps,
             self.arenas,
             self.outputs,
