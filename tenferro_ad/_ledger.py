@@ -352,6 +352,8 @@ class LedgerScope:
             LedgerMismatchError: with both multisets side by side and, for each reason
                 that differs, the operations, shapes, bytes and source lines seen.
             InvalidArgumentError: an unknown reason.
+
+        Cost: compares counts; measures nothing again.
         """
         __tracebackhide__ = True  # pytest shows the caller's line instead
         rows: list[_report.Row] = []
@@ -380,11 +382,17 @@ class LedgerScope:
             )
 
     def report(self) -> str:
-        """A table: allocations and copies by reason, live and peak bytes, workspace."""
+        """A table: allocations and copies by reason, live and peak bytes, workspace.
+
+        Raises nothing. Cost: one line for each reason.
+        """
         return _report.summary(self.facts)
 
     def to_json(self) -> str:
-        """The same facts as JSON, for `python -m tenferro_ad ledger diff`."""
+        """The same facts as JSON, for `python -m tenferro_ad ledger diff`.
+
+        Raises nothing. Cost: one entry for each reason, group and event.
+        """
         return self.facts.to_json()
 
     def to_html(self) -> str:
@@ -392,6 +400,10 @@ class LedgerScope:
 
         The page needs nothing else: no script, no network. The timeline needs
         `ta.ledger(events=True)`; without events the page has the tables only.
+
+        Raises nothing.
+
+        Cost: one mark for each event.
         """
         return _timeline.page(self.facts, self.events)
 
@@ -409,6 +421,8 @@ def ledger(*, detail: bool = True, events: bool = False) -> LedgerScope:
         detail: group events by operation, shape, dtype and source line for `expect`'s
             message; switch it off to count only.
         events: also keep every single event in order (`led.events`).
+
+    Raises nothing.
 
     Cost: allocates nothing on a device, copies nothing, never synchronises.
     """

@@ -187,6 +187,8 @@ def ifft(
 ) -> EagerTensor:
     """The inverse of `fft`; see there for arguments and errors.
 
+    Raises: as `fft`.
+
     Cost: one allocation of the result's size, one more where `x` is padded.
     """
     return _full("ifft", "ifftn", x, _one(n), (axis,), norm)
@@ -217,6 +219,8 @@ def ifftn(
     x: Any, /, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward"
 ) -> EagerTensor:
     """The inverse of `fftn`; see there for arguments and errors.
+
+    Raises: as `fftn`.
 
     Cost: one allocation of the result's size, one more where `x` is padded.
     """
@@ -300,6 +304,8 @@ def irfftn(
 ) -> EagerTensor:
     """The inverse of `rfftn`; the last of `s` is the length of the result.
 
+    Raises: as `rfftn`.
+
     Cost: one allocation of the result's size, one more where `x` is padded.
     """
     return _unhalf("irfftn", x, s, axes, norm)
@@ -351,6 +357,11 @@ def ihfft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
     """The inverse of `hfft`: the first half of the samples with a real spectrum `x`.
+
+    Raises:
+        DTypeError: `x` is complex.
+        IndexRangeError: there is no such axis.
+        InvalidArgumentError: a length or `norm` that there is not.
 
     Cost: two allocations, one more where `x` is padded.
     """
@@ -430,6 +441,8 @@ def fftshift(x: Any, /, *, axes: int | Axes = None) -> EagerTensor:
 
 def ifftshift(x: Any, /, *, axes: int | Axes = None) -> EagerTensor:
     """The inverse of `fftshift`.
+
+    Raises: as `fftshift`.
 
     Cost: one allocation of the result's size.
     """

@@ -256,6 +256,8 @@ log_expit = _unary("log_expit", "log(expit(x)) without underflow")
 def logsumexp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> EagerTensor:
     """log(sum(exp(x))) without overflow, over all axes by default.
 
+    Raises: as `logsumexp` of the main namespace.
+
     Cost: one allocation of the result's size; see the function of the main namespace.
     """
     return _logsumexp(x, axis=axis, keepdims=keepdims)
@@ -264,6 +266,8 @@ def logsumexp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> EagerT
 def softmax(x: Any, /, axis: Axis = None) -> EagerTensor:
     """exp(x) / sum(exp(x)) without overflow, over all axes by default.
 
+    Raises: as `softmax` of the main namespace.
+
     Cost: one allocation of the result's size; see the function of the main namespace.
     """
     return _softmax(x, axis=axis)
@@ -271,6 +275,8 @@ def softmax(x: Any, /, axis: Axis = None) -> EagerTensor:
 
 def log_softmax(x: Any, /, axis: Axis = None) -> EagerTensor:
     """log(softmax(x)) without cancellation, over all axes by default.
+
+    Raises: as `log_softmax` of the main namespace.
 
     Cost: one allocation of the result's size; see the function of the main namespace.
     """

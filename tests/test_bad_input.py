@@ -16,6 +16,7 @@ from tenferro_ad.engine import HANDLES
 from tenferro_ad.errors import (
     AllocationLimitError,
     DTypeError,
+    ExpiredCapabilityError,
     ExtractError,
     ImmutableTensorError,
     IndexRangeError,
@@ -457,3 +458,26 @@ def test_an_operation_on_a_moved_handle_names_the_operation() -> None:
 def test_outside_data_that_makes_no_value_is_refused(data: Any, dtype: Any) -> None:
     with pytest.raises(ta.errors.DTypeError, match="asarray"):
         ta.asarray(data, dtype=dtype)
+
+
+def test_whole_values_that_do_not_fit_are_refused_by_name() -> None:
+    target = ta.asarray([1.0, 2.0]).into_value()
+    other = ta.asarray([1.0, 2.0, 3.0]).into_value()
+    numbers = ta.asarray([1j, 2j]).into_value()
+    with target.as_view_mut() as mut:
+        for value in ("a", 1j, [1.0, 2.0, 3.0]):
+            with pytest.raises(DTypeError, match="`fill` refused `value`"):
+                mut.fill(value)
+        with other.as_view() as view, pytest.raises(ShapeError, match="copy_from"):
+            mut.copy_from(view)
+        with numbers.as_view() as view, pytest.raises(DTypeError, match="copy_from"):
+            mut.copy_from(view)
+    assert target.numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_guard_that_has_ended_is_refused_by_name() -> None:
+    guard = ta.asarray([1.0]).value()
+    guard.close()
+    guard.close()
+    with pytest.raises(ExpiredCapabilityError, match="ended with `close`"):
+        guard.numpy()

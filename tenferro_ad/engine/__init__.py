@@ -29,7 +29,7 @@ from ._checkpoint import checkpoint
 from ._compile import Compiled, compile
 from ._devices import default_device, devices
 from ._dispatch import HANDLES
-from ._eager import EagerTensor, ValueGuard
+from ._eager import EagerTensor
 from ._fn_convolution import *
 from ._fn_creation import *
 from ._fn_cumulative import *
@@ -63,6 +63,7 @@ from ._trace import Spec, SymbolicProgram, TracedProgram
 from ._trace import trace as program_of  # `trace` is the one of a matrix
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
+from ._value_guard import ValueGuard
 from ._vmap import vmap
 
 __all__ = [

@@ -79,12 +79,22 @@ class Compiled:
 
     def graph(self, *args: Any, **kwargs: Any) -> CompiledGraph:
         """The graph for arguments like these (`Spec`s, tensors or arrays); `graph.plan`
-        says what a run allocates."""
+        says what a run allocates.
+
+        Raises: as `compile`.
+
+        Cost: traces and plans at the first call of a signature; then a look-up.
+        """
         leaves, treedef = flatten((args, kwargs))
         return self._entry(leaves, treedef).graph
 
     def plan(self, *args: Any, **kwargs: Any) -> Schedule:
-        """Arenas, places and outputs for arguments like these."""
+        """Arenas, places and outputs for arguments like these.
+
+        Raises: as `compile`.
+
+        Cost: as `Compiled.graph`.
+        """
         return self.graph(*args, **kwargs).plan
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -27,12 +27,12 @@ from ..runtime import is_symbolic, traced_error
 from ..storage import (
     DeviceArray,
     Tensor,
-    TensorView,
     ValueRecord,
     duplicate,
     host_elements,
 )
 from ..tape import Leaf
+from ._value_guard import ValueGuard
 
 if TYPE_CHECKING:
     from ._operators import Operators
@@ -155,6 +155,9 @@ class EagerTensor(Operators):
     def clone(self) -> EagerTensor:
         """Another handle on the same value.
 
+        Raises:
+            UseAfterMoveError: the value was moved out.
+
         Cost: one object; allocates nothing, copies nothing, no provider call.
         """
         record = self._live("clone")
@@ -184,6 +187,11 @@ class EagerTensor(Operators):
 
     def duplicate_value(self) -> Tensor:
         """A new owner of a copy of the bytes (`ExplicitDuplicate`).
+
+        Raises:
+            UseAfterMoveError: the value was moved out.
+            ForbiddenEventError: inside `ta.forbid`.
+            AllocationLimitError: the device has no room.
 
         Cost: allocates and copies `nbytes`; synchronises with the producer.
         """
@@ -296,11 +304,20 @@ class EagerTensor(Operators):
         Raises:
             TracedConversionError: the value is tracked.
             ShapeError: it has not exactly one element.
+
+        Cost: as `EagerTensor.numpy`.
         """
         return self._one("item").item()
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """The elements as nested lists of Python numbers.
+
+        Raises:
+            TracedConversionError: the value is tracked.
+            UseAfterMoveError: the value was moved out.
+
+        Cost: as `EagerTensor.numpy`, and one Python number for each element.
+        """
         return host_elements(self._untracked("tolist"), "tolist").tolist()
 
     def __float__(self) -> float:
@@ -382,51 +399,3 @@ def _extract_error(refusal: ExtractError | BorrowConflictError) -> ExtractError:
         fix=refusal.fix,
         reason="borrowed",
     )
-
-
-@final
-class ValueGuard:
-    """A shared borrow of a value: `view` (a `TensorView`) and `numpy()`.
-
-    Ends at the end of the `with` block, on `close()`, or with its last reference.
-    """
-
-    __slots__ = ("_record", "_view")
-
-    def __init__(self, record: ValueRecord) -> None:
-        self._record = record
-        record.tokens.append(None)
-        self._view: TensorView | None = None
-
-    @property
-    def view(self) -> TensorView:
-        """The borrowed `TensorView`."""
-        if self._view is None:
-            home = self._record.container()
-            self._view = home.group().view(home.slot(self._record.slot))
-        return self._view
-
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """Read-only array over the value's bytes; it keeps the borrow while alive."""
-        return self.view.numpy()
-
-    def close(self) -> None:
-        """End the borrow; arrays handed out keep theirs."""
-        view, self._view = self._view, None
-        if view is not None:
-            view.close()
-        record, self._record = self._record, None  # type: ignore[assignment]
-        if record is not None and record.tokens:
-            try:
-                record.tokens.pop()
-            except IndexError:
-                pass
-
-    def __enter__(self) -> ValueGuard:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()

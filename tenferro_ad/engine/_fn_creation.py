@@ -132,6 +132,11 @@ def zeros(
 ) -> EagerTensor:
     """All zero; float64 by default.
 
+    Raises:
+        InvalidArgumentError: a negative length, or no such device.
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+
     Cost: one allocation; no copy.
     """
     return _filled("zeros", shape, 0, _dtype("zeros", dtype, _FLOAT), device)
@@ -141,6 +146,11 @@ def ones(
     shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None
 ) -> EagerTensor:
     """All one; float64 by default.
+
+    Raises:
+        InvalidArgumentError: a negative length, or no such device.
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
 
     Cost: one allocation; no copy.
     """
@@ -163,6 +173,11 @@ def full_like(
 ) -> EagerTensor:
     """A constant of the shape, dtype and device of `x`, filled with a number.
 
+    Raises:
+        InvalidArgumentError: `fill_value` is no number, or no such device.
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+
     Cost: one allocation; no copy. Reads no element of `x`.
     """
     value = _scalar("full_like", "fill_value", fill_value)
@@ -172,6 +187,11 @@ def full_like(
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTensor:
     """Zeros of the shape, dtype and device of `x`.
 
+    Raises:
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+        InvalidArgumentError: no such device.
+
     Cost: one allocation; no copy. Reads no element of `x`.
     """
     return _like("zeros_like", x, 0, dtype, device)
@@ -179,6 +199,11 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTens
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTensor:
     """Ones of the shape, dtype and device of `x`.
+
+    Raises:
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+        InvalidArgumentError: no such device.
 
     Cost: one allocation; no copy. Reads no element of `x`.
     """
@@ -194,6 +219,11 @@ def empty(
     programs irreproducible: the content is zero. Outputs of operations are allocated
     unwritten; use `ta.Tensor` with `as_view_mut` to fill memory by hand.
 
+    Raises:
+        InvalidArgumentError: a negative length, or no such device.
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+
     Cost: one allocation, one pass; no copy.
     """
     return _filled("empty", shape, 0, _dtype("empty", dtype, _FLOAT), device)
@@ -201,6 +231,11 @@ def empty(
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> EagerTensor:
     """`empty` with the shape, dtype and device of `x`.
+
+    Raises:
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
+        InvalidArgumentError: no such device.
 
     Cost: one allocation, one pass; no copy. Reads no element of `x`.
     """
@@ -306,6 +341,11 @@ def eye(
     device: Any = None,
 ) -> EagerTensor:
     """Ones on diagonal `k` (above the main one if positive), zeros elsewhere.
+
+    Raises:
+        InvalidArgumentError: a negative length, or no such device.
+        DTypeError: no dtype that a value can have.
+        AllocationLimitError: the device has no room.
 
     Cost: one allocation; no copy.
     """

@@ -33,6 +33,9 @@ def can_cast(from_: Any, to: Any, /) -> bool:
         from_: a dtype or a tensor.
         to: a dtype.
 
+    Raises:
+        TypeError: not a dtype.
+
     Cost: none beyond a table lookup.
     """
     return bool(np.can_cast(_dtype(from_), to, casting="safe"))
@@ -92,6 +95,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
     Args:
         arrays_and_dtypes: tensors, dtypes and Python numbers.
+
+    Raises:
+        ValueError: no operand at all.
+        TypeError: not a dtype.
 
     Cost: none beyond a table lookup.
     """

@@ -242,6 +242,9 @@ bitwise_right_shift = _binary("bitwise_right_shift", "x1 >> x2", "right_shift")
 def imag(x: Any, /) -> EagerTensor:
     """The imaginary part; zeros for real operands.
 
+    Raises:
+        DTypeError: not made of numbers.
+
     Cost: one allocation of the result's size, one pass.
     """
     x = as_tensor(x)

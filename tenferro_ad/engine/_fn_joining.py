@@ -102,6 +102,8 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> EagerTensor:
 def hstack(arrays: Sequence[Any], /) -> EagerTensor:
     """Values one after another along the second axis, or the only one.
 
+    Raises: as `concat`.
+
     Cost: one fresh output.
     """
     xs = [x if x.ndim else reshape(x, (1,)) for x in _tensors("hstack", arrays)]
@@ -111,6 +113,8 @@ def hstack(arrays: Sequence[Any], /) -> EagerTensor:
 @named()
 def vstack(arrays: Sequence[Any], /) -> EagerTensor:
     """Values one after another along the first axis; vectors are rows.
+
+    Raises: as `concat`.
 
     Cost: one fresh output.
     """
@@ -215,6 +219,10 @@ def _parts(x: EagerTensor, sizes: tuple[int, ...], axis: int) -> list[EagerTenso
 @named()
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[EagerTensor, ...]:
     """The values along an axis, which they lose.
+
+    Raises:
+        IndexRangeError: there is no such axis.
+        DTypeError: `axis` is no integer.
 
     Cost: views; the derivative of all parts together is one concat.
     """
@@ -357,6 +365,10 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> EagerTensor:
         x: a value.
         repetitions: how often, for each axis; missing leading ones are 1, and
             additional leading ones make new axes.
+
+    Raises:
+        InvalidArgumentError: a negative count.
+        DTypeError: a count is no integer.
 
     Cost: one fresh output; the derivative is one sum.
     """

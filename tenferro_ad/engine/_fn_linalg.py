@@ -141,6 +141,10 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     finite for those. With `full_matrices=True` a matrix that is not square has no
     derivative: the vectors that complete a basis are arbitrary.
 
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
+        InvalidArgumentError: the iteration does not converge: NaN or infinity.
+
     Cost: one factorisation; keeps its three results.
     """
     x = as_matrices("svd", x)
@@ -149,6 +153,8 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 
 def svdvals(x: Any, /) -> EagerTensor:
     """Singular values in descending order; derivatives are finite at equal ones.
+
+    Raises: as `svd`.
 
     Cost: one thin decomposition, kept.
     """
@@ -170,6 +176,8 @@ def eigh(x: Any, /) -> EighResult:
 
 def eigvalsh(x: Any, /) -> EagerTensor:
     """Eigenvalues of the Hermitian part of `x`, ascending; derivatives are finite.
+
+    Raises: as `eigh`.
 
     Cost: one decomposition with vectors, kept.
     """
@@ -209,6 +217,9 @@ def lu(x: Any, /) -> LUResult:
     Returns:
         `rows` of shape `(..., M)` (int64), `L` of shape `(..., M, K)` and `U` of shape
         `(..., K, N)`, where `K = min(M, N)`.
+
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
 
     Cost: one factorisation; keeps the packed factors and the rows.
     """

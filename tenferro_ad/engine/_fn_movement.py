@@ -187,6 +187,10 @@ def matrix_transpose(x: Any, /) -> EagerTensor:
 def swapaxes(x: Any, /, axis1: int, axis2: int) -> EagerTensor:
     """Two axes exchanged.
 
+    Raises:
+        IndexRangeError: there is no such axis.
+        DTypeError: an axis is no integer.
+
     Cost: a view, and so is its derivative.
     """
     x = as_tensor(x)
@@ -268,6 +272,10 @@ def broadcast_arrays(*arrays: Any) -> list[EagerTensor]:
 def flip(x: Any, /, *, axis: Axes | None = None) -> EagerTensor:
     """Elements in reverse order along `axis` (along every axis by default).
 
+    Raises:
+        IndexRangeError: there is no such axis.
+        DTypeError: an axis is no integer.
+
     Cost: a view, and so is its derivative.
     """
     x = as_tensor(x)
@@ -330,6 +338,10 @@ def _matrix(operation: str, x: EagerTensor) -> EagerTensor:
 def tril(x: Any, /, *, k: int = 0) -> EagerTensor:
     """The elements on and below diagonal `k` of each matrix, zero elsewhere.
 
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
+        DTypeError: `k` is no integer.
+
     Cost: one fresh output, and a mask of one matrix as scratch.
     """
     x = _matrix("tril", as_tensor(x))
@@ -338,6 +350,10 @@ def tril(x: Any, /, *, k: int = 0) -> EagerTensor:
 
 def triu(x: Any, /, *, k: int = 0) -> EagerTensor:
     """The elements on and above diagonal `k` of each matrix, zero elsewhere.
+
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
+        DTypeError: `k` is no integer.
 
     Cost: one fresh output, and a mask of one matrix as scratch.
     """

@@ -235,6 +235,8 @@ def gelu(x: Any, /, *, approximate: Literal["none", "tanh"] = "none") -> EagerTe
 def silu(x: Any, /) -> EagerTensor:
     """x times the logistic function of x.
 
+    Raises: as `sigmoid`.
+
     Cost: allocates the result.
     """
     return HANDLES.silu(as_tensor(x))  # type: ignore[no-any-return]

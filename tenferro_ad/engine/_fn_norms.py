@@ -184,6 +184,10 @@ def cond(x: Any, /, *, ord: Order | None = None) -> EagerTensor:
 def matrix_rank(x: Any, /, *, rtol: float | None = None) -> EagerTensor:
     """How many singular values exceed `rtol` times the largest, as int64.
 
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
+        InvalidArgumentError: the iteration does not converge: NaN or infinity.
+
     Cost: one singular value decomposition; never tracked.
     """
     x = as_matrices("matrix_rank", x)

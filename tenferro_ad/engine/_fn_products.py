@@ -118,6 +118,9 @@ def tensordot(
 def kron(x1: Any, x2: Any, /) -> EagerTensor:
     """The Kronecker product: blocks of `x2`, each times one element of `x1`.
 
+    Raises:
+        DTypeError: not made of numbers.
+
     Cost: one allocation; keeps the operands that the tracked ones need.
     """
     x1, x2 = tensors(x1, x2)

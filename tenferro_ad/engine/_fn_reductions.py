@@ -115,6 +115,8 @@ def std(
 ) -> EagerTensor:
     """Standard deviation, the square root of `var`; its slope is 0 where it is 0.
 
+    Raises: as `sum`.
+
     Cost: one allocation of the result's size; retains `x` and the result; two passes.
     """
     x = as_tensor(x)

@@ -162,6 +162,10 @@ def pinv(x: Any, /, *, rtol: float | None = None) -> EagerTensor:
         rtol: singular values up to `rtol` times the largest count as 0; by default
             `max(M, N)` units of rounding.
 
+    Raises:
+        ShapeError: not a matrix or a stack of matrices.
+        InvalidArgumentError: the iteration does not converge: NaN or infinity.
+
     Cost: one singular value decomposition; keeps `x` and the result.
     """
     x = as_matrices("pinv", x)

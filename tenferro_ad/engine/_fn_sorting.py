@@ -152,6 +152,9 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> EagerTensor:
         x2: what to look for, of any shape.
         invert: whether it does not occur.
 
+    Raises:
+        DTypeError: not made of numbers.
+
     Cost: sorts `x2`; allocates a few values of the sizes of both; never tracked.
     """
     x1, x2 = tensors(x1, x2)
@@ -293,6 +296,9 @@ def unique_values(x: Any, /) -> EagerTensor:
 
     Args:
         x: the elements, of any shape.
+
+    Raises:
+        DTypeError: not made of numbers.
 
     Cost: sorts; allocates a few values of the size of `x`. The derivative of a distinct
         element goes to its first occurrence.

@@ -121,6 +121,12 @@ def hvp(
 
     Source: B. Pearlmutter, Neural Computation 6 (1994).
 
+    Raises:
+        NotScalarError: `f` gives no real scalar.
+        IntegerInputError: a primal is an integer or boolean.
+        ShapeError: a tangent does not fit its primal.
+        NoRuleError: an operation has no derivative; names it.
+
     Cost: about two gradients; no copies.
     """
     numbers = 0 if len(primals) == 1 else tuple(range(len(primals)))

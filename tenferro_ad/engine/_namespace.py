@@ -57,7 +57,12 @@ class __array_namespace_info__:
 
     def capabilities(self) -> dict[str, Any]:
         """Optional parts of the standard: masks and results whose shape depends on
-        values are offered eagerly; NumPy limits the number of axes to 64."""
+        values are offered eagerly; NumPy limits the number of axes to 64.
+
+        Raises nothing.
+
+        Cost: a look-up.
+        """
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -65,7 +70,10 @@ class __array_namespace_info__:
         }
 
     def default_device(self) -> Any:
-        """The device of values that are made without one."""
+        """The device of values that are made without one.
+
+        Raises nothing. Cost: a look-up.
+        """
         return default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
@@ -73,12 +81,14 @@ class __array_namespace_info__:
 
         Raises:
             InvalidArgumentError: no such device.
+
+        Cost: a look-up.
         """
         device_of(device, "default_dtypes")
         return {kind: np.dtype(name) for kind, name in _DEFAULTS.items()}
 
     def devices(self) -> list[Any]:
-        """The devices that values can live on."""
+        """The devices that values can live on. Raises nothing. Cost: a look-up."""
         return devices()
 
     def dtypes(
@@ -92,6 +102,8 @@ class __array_namespace_info__:
 
         Raises:
             InvalidArgumentError: no such device, or no such kind.
+
+        Cost: a look-up.
         """
         device_of(device, "dtypes")
         found = {name: np.dtype(name) for name in _DTYPES}

@@ -211,7 +211,8 @@ class Operators:
 
         Raises:
             InactiveTapeError: no tape recorded it.
-            and what `Tape.backward` raises.
+
+        Cost: as `Tape.backward`.
         """
         core = getattr(self, "_link", None)
         if type(core) is not TapeRecord:

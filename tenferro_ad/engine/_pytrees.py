@@ -84,6 +84,9 @@ def stop_gradient(x: Any) -> Any:
     Takes a pytree. Inside a checkpointed region it is recorded, so that recomputation
     stops there too.
 
+    Raises:
+        UseAfterMoveError: a value was moved out.
+
     Cost: one handle; no allocation, no copy.
     """
 

@@ -131,6 +131,10 @@ def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
     Example:
         step = ta.fused(lambda E, p, g, lr: p - lr * g)
 
+    Raises:
+        TypeError: `fn` cannot be called.
+        InvalidArgumentError: it returns no expression.
+
     Cost: calling the result allocates its output only, in one pass over memory; scratch
         is a few blocks, whatever the size.
     """

@@ -64,7 +64,7 @@ def split(key: Any, num: Any = 2, /) -> Any:
 
     Returns:
         A tuple of `num` keys; for a shape a value of shape (*num, 2), whose rows are
-        the same keys, for `ta.vmap` and `ta.scan` to take apart.
+        the same keys, for `ta.vmap` and scans to take apart.
 
     Raises:
         ShapeError: not a key. DTypeError: not integers.

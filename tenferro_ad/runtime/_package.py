@@ -51,14 +51,26 @@ class ExecutionInputs(MoveOnly):
 
     @classmethod
     def of_tensors(cls, tensors: Sequence[Tensor]) -> ExecutionInputs:
-        """Use up tensors and bind them in order. Cost: O(tensors)."""
+        """Use up tensors and bind them in order.
+
+        Raises:
+            UseAfterMoveError: a tensor was used up before.
+
+        Cost: O(tensors).
+        """
         return cls(*AllocationGroup.of_tensors(tensors))
 
     def __len__(self) -> int:
         return len(self._ei_bindings)
 
     def into_parts(self) -> tuple[AllocationGroup, tuple[DescriptorSlot, ...]]:
-        """Use up the package and return the group and the bound slots."""
+        """Use up the package and return the group and the bound slots.
+
+        Raises:
+            UseAfterMoveError: the package was used up before.
+
+        Cost: constant.
+        """
         self._require("into_parts")
         self._moved_by = "into_parts"
         return self._surrender(), self._ei_bindings

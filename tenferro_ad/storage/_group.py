@@ -173,7 +173,13 @@ class AllocationGroup(MoveOnly):
         return sum(owner.nbytes for owner in self._allocations if owner is not None)
 
     def record(self, slot: DescriptorSlot) -> DescriptorRecord:
-        """The retained facts of `slot`: metadata only. Cost: constant."""
+        """The retained facts of `slot`: metadata only.
+
+        Raises:
+            InvalidSlotError: no slot of this group, or a vacant one.
+
+        Cost: constant.
+        """
         return self._resolve("record", slot)
 
     def _record_at(self, slot: DescriptorSlot) -> DescriptorRecord | None:

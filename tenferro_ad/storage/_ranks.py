@@ -29,7 +29,7 @@ class TensorRank:
 
     @classmethod
     def admits(cls, ndim: int) -> bool:
-        """Whether a value with `ndim` axes has this rank. Cost: constant."""
+        """Whether a value with `ndim` axes has it. Raises nothing. Cost: constant."""
         return cls.ndim is None or cls.ndim == ndim
 
 

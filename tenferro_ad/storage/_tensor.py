@@ -134,7 +134,13 @@ class Tensor(MoveOnly):
         return self._owner_descriptor.layout
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor: metadata that opens nothing.
+
+        Raises:
+            UseAfterMoveError: the value was used up.
+
+        Cost: constant.
+        """
         self._require("descriptor")
         return self._owner_descriptor
 
@@ -197,7 +203,10 @@ class Tensor(MoveOnly):
         return through(self, self.as_view(), lambda view: view.flip(axis))
 
     def reinterpret(self, dtype: Any) -> TensorView:
-        """The same bytes as another type, through `as_view`. Cost: O(rank); no copy."""
+        """The same bytes as another type, through `as_view`.
+
+        Cost: as `TensorView.reinterpret`.
+        """
         return through(self, self.as_view(), lambda view: view.reinterpret(dtype))
 
     def prepare_host(self) -> PreparedHostRead:
@@ -205,11 +214,17 @@ class Tensor(MoveOnly):
         return through(self, self.as_view(), TensorView.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
-        """Device read access, through `as_view`. Cost: one provider preparation."""
+        """Device read access, through `as_view`.
+
+        Cost: as `TensorView.prepare_device`.
+        """
         return through(self, self.as_view(), TensorView.prepare_device)
 
     def checked_read(self) -> CheckedRead:
-        """The opaque read pairing, through `as_view`. Cost: constant."""
+        """The opaque read pairing, through `as_view`.
+
+        Cost: as `TensorView.checked_read`.
+        """
         return through(self, self.as_view(), TensorView.checked_read)
 
     def duplicate(self) -> Tensor:
@@ -228,13 +243,16 @@ class Tensor(MoveOnly):
         return through(self, self.as_view_mut(), lambda mut: mut.get_mut(index))
 
     def fill(self, value: complex) -> None:
-        """Set every element, through `as_view_mut`. Cost: writes `nbytes`."""
+        """Set every element, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.fill`.
+        """
         through(self, self.as_view_mut(), lambda mut: mut.fill(value))
 
     def copy_from(self, source: TensorView) -> None:
         """Copy elements in, through `as_view_mut`: one `ExplicitDuplicate`.
 
-        Cost: copies `nbytes`; allocates nothing.
+        Cost: as `TensorViewMut.copy_from`.
         """
         through(self, self.as_view_mut(), lambda mut: mut.copy_from(source))
 
@@ -260,11 +278,17 @@ class Tensor(MoveOnly):
         return through(self, self.as_view_mut(), TensorViewMut.prepare_host_mut)
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:
-        """Device write access, through `as_view_mut`. Cost: one preparation."""
+        """Device write access, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.prepare_device_mut`.
+        """
         return through(self, self.as_view_mut(), TensorViewMut.prepare_device_mut)
 
     def checked_write(self) -> CheckedWrite:
-        """The opaque write pairing, through `as_view_mut`. Cost: constant."""
+        """The opaque write pairing, through `as_view_mut`.
+
+        Cost: as `TensorViewMut.checked_write`.
+        """
         return through(self, self.as_view_mut(), TensorViewMut.checked_write)
 
     def into_reinterpreted(self, dtype: Any) -> Tensor:

@@ -80,6 +80,9 @@ class PreparedContiguousRead(MoveOnly):
     def as_slice(self) -> HostArray:
         """The elements as one read-only 1-D array, for one bulk call or plain access.
 
+        Raises:
+            ExpiredCapabilityError: the access has ended.
+
         Cost: a few small objects; no allocation of storage, provider call, wait or
         transfer; nothing for each element; the slice has rank 1.
         """
@@ -93,7 +96,10 @@ class PreparedContiguousRead(MoveOnly):
         return iter(self.as_slice())
 
     def close(self) -> None:
-        """End the access."""
+        """End the access.
+
+        Raises nothing. Cost: constant; the borrow ends, at once or with the last array.
+        """
         self.guard.close()
 
 
@@ -109,6 +115,9 @@ class PreparedStridedRead(MoveOnly):
     def as_strided_array(self) -> HostArray:
         """The elements as one read-only strided array.
 
+        Raises:
+            ExpiredCapabilityError: the access has ended.
+
         Cost: a few small objects; no allocation of storage, provider call, wait or
         transfer; nothing for each element; keeps the rank.
         """
@@ -116,6 +125,9 @@ class PreparedStridedRead(MoveOnly):
 
     def iter_strided(self) -> PreparedStridedIter:
         """Iterate in C order by precomputed stride and carry increments.
+
+        Raises:
+            ExpiredCapabilityError: the access has ended.
 
         Cost: one cursor of O(rank) is made; no allocation of storage, provider call,
         wait or transfer; then a typed access and ready-made increments for each
@@ -125,7 +137,10 @@ class PreparedStridedRead(MoveOnly):
         return PreparedStridedIter(self.guard._lend(flat), self.plan, start)
 
     def close(self) -> None:
-        """End the access."""
+        """End the access.
+
+        Raises nothing. Cost: constant; the borrow ends, at once or with the last array.
+        """
         self.guard.close()
 
 
@@ -140,6 +155,10 @@ class PreparedContiguousWrite(MoveOnly):
 
     def as_slice_mut(self) -> HostArray:
         """The elements as one writable 1-D array; one at a time.
+
+        Raises:
+            ExpiredCapabilityError: the access has ended.
+            BorrowConflictError: an array of this access is still alive.
 
         Cost: a few small objects; no allocation of storage, provider call, wait or
         transfer; nothing for each element; the slice has rank 1.
@@ -156,7 +175,10 @@ class PreparedContiguousWrite(MoveOnly):
         return (array[k, ...] for k in range(len(array)))
 
     def close(self) -> None:
-        """End the access."""
+        """End the access.
+
+        Raises nothing. Cost: constant; the borrow ends, at once or with the last array.
+        """
         self.guard.close()
 
 
@@ -172,6 +194,10 @@ class PreparedStridedWrite(MoveOnly):
     def as_strided_array_mut(self) -> HostArray:
         """The elements as one writable strided array; one at a time.
 
+        Raises:
+            ExpiredCapabilityError: the access has ended.
+            BorrowConflictError: an array of this access is still alive.
+
         Cost: a few small objects; no allocation of storage, provider call, wait or
         transfer; nothing for each element; keeps the rank.
         """
@@ -179,6 +205,10 @@ class PreparedStridedWrite(MoveOnly):
 
     def iter_strided_mut(self) -> Iterator[HostArray]:
         """Iterate writable elements in C order, each at most once.
+
+        Raises:
+            ExpiredCapabilityError: the access has ended.
+            BorrowConflictError: an array of this access is still alive.
 
         Cost: one cursor of O(rank) is made; no allocation of storage, provider call,
         wait or transfer; then a typed access and ready-made increments for each
@@ -190,7 +220,10 @@ class PreparedStridedWrite(MoveOnly):
         return (cell.reshape(()) for cell in PreparedStridedIter(cells, plan, start))
 
     def close(self) -> None:
-        """End the access."""
+        """End the access.
+
+        Raises nothing. Cost: constant; the borrow ends, at once or with the last array.
+        """
         self.guard.close()
 
 

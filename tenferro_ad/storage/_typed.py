@@ -78,6 +78,9 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
     def erase(self) -> Tensor:
         """Use up the typed owner and return the erased one.
 
+        Raises:
+            UseAfterMoveError: the value was used up.
+
         Cost: constant; no allocation of storage, provider call, wait or transfer;
         nothing for each element; the static rank is dropped, the value keeps its axes.
         """
@@ -145,7 +148,13 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         return self._to_inner._layout
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor: metadata that opens nothing.
+
+        Raises:
+            UseAfterMoveError: the value was used up.
+
+        Cost: constant.
+        """
         return self._to_inner.descriptor()
 
     def as_view(self) -> TypedTensorView[DT, R]:
@@ -231,15 +240,24 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         return same(self, self._to_inner, Tensor.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
-        """Erased `prepare_device`. Cost: constant; one provider preparation."""
+        """Erased `prepare_device`.
+
+        Cost: as `TensorView.prepare_device`.
+        """
         return same(self, self._to_inner, Tensor.prepare_device)
 
     def checked_read(self) -> CheckedRead:
-        """Erased `checked_read`. Cost: constant."""
+        """Erased `checked_read`.
+
+        Cost: as `TensorView.checked_read`.
+        """
         return self._to_inner.checked_read()
 
     def duplicate(self) -> TypedTensor[DT, R]:
-        """Erased `duplicate`; keeps dtype and rank. Cost: copies `nbytes`."""
+        """Erased `duplicate`; keeps dtype and rank.
+
+        Cost: as `TensorView.duplicate`.
+        """
         return TypedTensor._wrap(
             same(self, self._to_inner, Tensor.duplicate), self._to_rank
         )
@@ -287,11 +305,17 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         return same(self, self._to_inner, Tensor.write)
 
     def fill(self, value: complex) -> None:
-        """Erased `fill`. Cost: writes `nbytes`."""
+        """Erased `fill`.
+
+        Cost: as `TensorViewMut.fill`.
+        """
         same(self, self._to_inner, lambda inner: inner.fill(value))
 
     def copy_from(self, source: TypedTensorView[DT, Any]) -> None:
-        """Erased `copy_from`: one `ExplicitDuplicate`. Cost: copies `nbytes`."""
+        """Erased `copy_from`: one `ExplicitDuplicate`.
+
+        Cost: as `TensorViewMut.copy_from`.
+        """
         same(self, self._to_inner, lambda inner: inner.copy_from(source._tv_inner))
 
     def prepare_host_mut(self) -> PreparedHostWrite:
@@ -299,11 +323,17 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         return same(self, self._to_inner, Tensor.prepare_host_mut)
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:
-        """Erased `prepare_device_mut`. Cost: constant; one provider preparation."""
+        """Erased `prepare_device_mut`.
+
+        Cost: as `TensorViewMut.prepare_device_mut`.
+        """
         return same(self, self._to_inner, Tensor.prepare_device_mut)
 
     def checked_write(self) -> CheckedWrite:
-        """Erased `checked_write`. Cost: constant."""
+        """Erased `checked_write`.
+
+        Cost: as `TensorViewMut.checked_write`.
+        """
         return self._to_inner.checked_write()
 
     @overload

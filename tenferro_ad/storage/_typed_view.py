@@ -76,6 +76,9 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
     def erase(self) -> TensorView:
         """Use up the typed view and return the erased one.
 
+        Raises:
+            UseAfterMoveError: the value was used up.
+
         Cost: constant; no allocation of storage, provider call, wait or transfer;
         nothing for each element; the static rank is dropped, the value keeps its axes.
         """
@@ -145,7 +148,10 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         return self._tv_inner._layout
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor: metadata that opens nothing.
+
+        Raises nothing. Cost: constant.
+        """
         return self._tv_inner.descriptor()
 
     def as_view(self) -> TypedTensorView[DT, R]:
@@ -224,15 +230,24 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         return same(self, self._tv_inner, TensorView.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
-        """Erased `prepare_device`. Cost: constant; one provider preparation."""
+        """Erased `prepare_device`.
+
+        Cost: as `TensorView.prepare_device`.
+        """
         return same(self, self._tv_inner, TensorView.prepare_device)
 
     def checked_read(self) -> CheckedRead:
-        """Erased `checked_read`. Cost: constant."""
+        """Erased `checked_read`.
+
+        Cost: as `TensorView.checked_read`.
+        """
         return self._tv_inner.checked_read()
 
     def duplicate(self) -> TypedTensor[DT, R]:
-        """Erased `duplicate`; keeps dtype and rank. Cost: copies `nbytes`."""
+        """Erased `duplicate`; keeps dtype and rank.
+
+        Cost: as `TensorView.duplicate`.
+        """
         from ._typed import TypedTensor
 
         return TypedTensor._wrap(
@@ -240,7 +255,10 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         )
 
     def close(self) -> None:
-        """End the borrow; closing twice does nothing. Cost: constant."""
+        """End the borrow; closing twice does nothing.
+
+        Raises nothing. Cost: constant.
+        """
         self._tv_inner.close()
 
     def __enter__(self) -> TypedTensorView[DT, R]:

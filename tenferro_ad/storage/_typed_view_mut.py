@@ -83,6 +83,9 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
     def erase(self) -> TensorViewMut:
         """Use up the typed view and return the erased one.
 
+        Raises:
+            UseAfterMoveError: the value was used up.
+
         Cost: constant; no allocation of storage, provider call, wait or transfer;
         nothing for each element; the static rank is dropped, the value keeps its axes.
         """
@@ -154,7 +157,10 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return self._tm_inner._layout
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor: metadata that opens nothing.
+
+        Raises nothing. Cost: constant.
+        """
         return self._tm_inner.descriptor()
 
     def as_view(self) -> TypedTensorView[DT, R]:
@@ -240,15 +246,24 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return same(self, self._tm_inner, TensorViewMut.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
-        """Erased `prepare_device`. Cost: constant; one provider preparation."""
+        """Erased `prepare_device`.
+
+        Cost: as `TensorView.prepare_device`.
+        """
         return same(self, self._tm_inner, TensorViewMut.prepare_device)
 
     def checked_read(self) -> CheckedRead:
-        """Erased `checked_read`. Cost: constant."""
+        """Erased `checked_read`.
+
+        Cost: as `TensorView.checked_read`.
+        """
         return self._tm_inner.checked_read()
 
     def duplicate(self) -> TypedTensor[DT, R]:
-        """Erased `duplicate`; keeps dtype and rank. Cost: copies `nbytes`."""
+        """Erased `duplicate`; keeps dtype and rank.
+
+        Cost: as `TensorView.duplicate`.
+        """
         from ._typed import TypedTensor
 
         return TypedTensor._wrap(
@@ -298,11 +313,17 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return same(self, self._tm_inner, TensorViewMut.write)
 
     def fill(self, value: complex) -> None:
-        """Erased `fill`. Cost: writes `nbytes`."""
+        """Erased `fill`.
+
+        Cost: as `TensorViewMut.fill`.
+        """
         same(self, self._tm_inner, lambda inner: inner.fill(value))
 
     def copy_from(self, source: TypedTensorView[DT, Any]) -> None:
-        """Erased `copy_from`: one `ExplicitDuplicate`. Cost: copies `nbytes`."""
+        """Erased `copy_from`: one `ExplicitDuplicate`.
+
+        Cost: as `TensorViewMut.copy_from`.
+        """
         same(self, self._tm_inner, lambda inner: inner.copy_from(source._tv_inner))
 
     def prepare_host_mut(self) -> PreparedHostWrite:
@@ -310,15 +331,24 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
         return same(self, self._tm_inner, TensorViewMut.prepare_host_mut)
 
     def prepare_device_mut(self) -> PreparedDeviceWrite:
-        """Erased `prepare_device_mut`. Cost: constant; one provider preparation."""
+        """Erased `prepare_device_mut`.
+
+        Cost: as `TensorViewMut.prepare_device_mut`.
+        """
         return same(self, self._tm_inner, TensorViewMut.prepare_device_mut)
 
     def checked_write(self) -> CheckedWrite:
-        """Erased `checked_write`. Cost: constant."""
+        """Erased `checked_write`.
+
+        Cost: as `TensorViewMut.checked_write`.
+        """
         return self._tm_inner.checked_write()
 
     def close(self) -> None:
-        """End the borrow; closing twice does nothing. Cost: constant."""
+        """End the borrow; closing twice does nothing.
+
+        Raises nothing. Cost: constant.
+        """
         self._tm_inner.close()
 
     def __enter__(self) -> TypedTensorViewMut[DT, R]:

@@ -164,11 +164,17 @@ class TensorView(MoveOnly):
         return self._live("allocation")._ref_claim._root.value.allocation
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor: metadata that opens nothing.
+
+        Raises nothing. Cost: constant.
+        """
         return self._view_descriptor
 
     def as_view(self) -> TensorView:
         """Another view under the same borrow.
+
+        Raises:
+            OwnershipError: the view is gone.
 
         Cost: constant; no strong count; no allocation of storage, provider call, wait
         or transfer; nothing for each element; keeps the rank.
@@ -188,6 +194,10 @@ class TensorView(MoveOnly):
     def permute_dims(self, axes: Sequence[int]) -> TensorView:
         """The same elements with axes reordered.
 
+        Raises:
+            ShapeError: `axes` does not name each axis once.
+            OwnershipError: the view is gone.
+
         Cost: O(rank); no allocation of storage, provider call, wait or transfer;
         nothing for each element; keeps the rank.
         """
@@ -195,6 +205,10 @@ class TensorView(MoveOnly):
 
     def reshape(self, shape: tuple[int, ...]) -> TensorView:
         """The same elements regrouped; raises where strides cannot.
+
+        Raises:
+            ShapeError: the view cannot have that shape.
+            OwnershipError: the view is gone.
 
         Cost: O(rank); no allocation of storage, provider call, wait or transfer;
         nothing for each element; the rank is that of `shape`.
@@ -204,6 +218,10 @@ class TensorView(MoveOnly):
     def broadcast_to(self, shape: tuple[int, ...]) -> TensorView:
         """The same elements repeated without a copy.
 
+        Raises:
+            ShapeError: the view cannot have that shape.
+            OwnershipError: the view is gone.
+
         Cost: O(rank); no allocation of storage, provider call, wait or transfer;
         nothing for each element; the rank is that of `shape`.
         """
@@ -211,6 +229,10 @@ class TensorView(MoveOnly):
 
     def flip(self, axis: int) -> TensorView:
         """The same elements with one axis reversed.
+
+        Raises:
+            IndexRangeError: there is no such axis.
+            OwnershipError: the view is gone.
 
         Cost: O(rank); no allocation of storage, provider call, wait or transfer;
         nothing for each element; keeps the rank.
@@ -240,6 +262,11 @@ class TensorView(MoveOnly):
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element, as a NumPy scalar.
+
+        Raises:
+            IndexRangeError: an index is missing or out of range.
+            AccessError: the provider could not map; the view is unchanged.
+            OwnershipError: the view is gone.
 
         Cost: for each element O(rank) bounds checks and one host access through the
         provider, which may wait; allocates a scalar, transfers nothing, has no rank.
@@ -301,7 +328,13 @@ class TensorView(MoveOnly):
         return prepared
 
     def checked_read(self) -> CheckedRead:
-        """Consume the view and return its opaque pairing. Cost: constant."""
+        """Consume the view and return its opaque pairing.
+
+        Raises:
+            OwnershipError: the view is gone.
+
+        Cost: constant.
+        """
         ref = self._live("checked_read")
         self._moved_by = "checked_read"
         return CheckedRead._join(ref, self._view_descriptor)
@@ -319,6 +352,11 @@ class TensorView(MoveOnly):
     def duplicate(self) -> Tensor:
         """A new owner of a copy of these elements: one recorded `ExplicitDuplicate`.
 
+        Raises:
+            ForbiddenEventError: inside `ta.forbid`, before anything happens.
+            AllocationLimitError: the device has no room.
+            OwnershipError: the view is gone.
+
         Cost: allocates and copies `nbytes`; waits for the source where it must.
         """
         from ._door import duplicate_storage
@@ -330,7 +368,10 @@ class TensorView(MoveOnly):
         return Tensor._seat(storage, array)
 
     def close(self) -> None:
-        """End the borrow; closing twice does nothing. Cost: constant."""
+        """End the borrow; closing twice does nothing.
+
+        Raises nothing. Cost: constant.
+        """
         self._end("close")
 
     def _end(self, by: str) -> None:

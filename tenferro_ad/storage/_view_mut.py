@@ -33,6 +33,7 @@ from ._descriptor import (
     host_array,
 )
 from ._disjoint import Request, prove_disjoint
+from ._filling import copy_all, set_all
 from ._layout import CheckedLayout, WriteInjectivityProof, inherit_injective
 from ._provider import HostArray
 from ._reinterpret import reinterpreted
@@ -133,11 +134,14 @@ class TensorViewMut(MoveOnly):
         return self._live("allocation")._mut_claim._root.value.allocation
 
     def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor: metadata that opens nothing. Cost: constant."""
+        """The checked descriptor, metadata only. Raises nothing. Cost: constant."""
         return self._vm_descriptor
 
     def as_view(self) -> TensorView:
         """Lend this borrow for reading; writing waits until that view ends.
+
+        Raises:
+            OwnershipError: the view is gone, or another borrow is open.
 
         Cost: constant; no strong count; no allocation of storage, provider call, wait
         or transfer; nothing for each element; keeps the rank.
@@ -147,6 +151,9 @@ class TensorViewMut(MoveOnly):
 
     def as_view_mut(self) -> TensorViewMut:
         """Lend this borrow for writing; this view waits until that one ends.
+
+        Raises:
+            OwnershipError: the view is gone, or another borrow is open.
 
         Cost: constant; no strong count; no allocation of storage, provider call, wait
         or transfer; nothing for each element; keeps the rank.
@@ -179,7 +186,7 @@ class TensorViewMut(MoveOnly):
         return through(self, self.as_view(), lambda view: view.flip(axis))
 
     def reinterpret(self, dtype: Any) -> TensorView:
-        """The same bytes as another type, through `as_view`. Cost: O(rank); no copy."""
+        """The same bytes as another type. Cost: as `TensorView.reinterpret`."""
         return through(self, self.as_view(), lambda view: view.reinterpret(dtype))
 
     def prepare_host(self) -> PreparedHostRead:
@@ -187,11 +194,11 @@ class TensorViewMut(MoveOnly):
         return through(self, self.as_view(), TensorView.prepare_host)
 
     def prepare_device(self) -> PreparedDeviceRead:
-        """Device read access, through `as_view`. Cost: one provider preparation."""
+        """Device read access. Cost: as `TensorView.prepare_device`."""
         return through(self, self.as_view(), TensorView.prepare_device)
 
     def checked_read(self) -> CheckedRead:
-        """The opaque read pairing, through `as_view`. Cost: constant."""
+        """The opaque read pairing. Cost: as `TensorView.checked_read`."""
         return through(self, self.as_view(), TensorView.checked_read)
 
     def duplicate(self) -> Tensor:
@@ -297,6 +304,11 @@ class TensorViewMut(MoveOnly):
     def get_mut(self, index: tuple[int, ...]) -> HostArray:
         """One writable element, as an array of rank 0: `m.get_mut(i)[...] = v`.
 
+        Raises:
+            IndexRangeError: an index is missing or out of range.
+            AccessError: the provider could not map; the view is unchanged.
+            OwnershipError: the view is gone, or another borrow is open.
+
         Cost: for each element O(rank) bounds checks and one host access through the
         provider, which may wait; allocates a small array, transfers nothing, has no
         rank. Not for loops.
@@ -307,23 +319,28 @@ class TensorViewMut(MoveOnly):
     def fill(self, value: complex) -> None:
         """Set every element to `value`.
 
+        Raises:
+            DTypeError: `value` cannot become an element.
+            AccessError: the provider could not map; the view is unchanged.
+            OwnershipError: the view is gone, or another borrow is open.
+
         Cost: writes `nbytes`; one map and wait where the provider needs them.
         """
-        self.write()[...] = value
+        set_all(self.write(), value)
 
     def copy_from(self, source: TensorView) -> None:
         """Copy the elements of `source` here: one recorded `ExplicitDuplicate`.
 
+        Raises:
+            ShapeError: the shapes differ.
+            DTypeError: elements would lose their kind.
+            AccessError: the provider could not map; the view is unchanged.
+            ForbiddenEventError: inside `ta.forbid`, before anything happens.
+            OwnershipError: the view is gone, or another borrow is open.
+
         Cost: copies `nbytes`; allocates nothing. Within one device it does not wait.
         """
-        from ._door import overwrite
-
-        context = self._live("copy_from")._mut_claim._root.value._context
-        if context.takes_views and source.device is context.provider:
-            self._injective("copy_from")
-            overwrite(self, source, "copy_from", context.provider)
-        else:
-            overwrite(self.write(), source.numpy(), "copy_from")
+        copy_all(self, source)
 
     def prepare_host_mut(self) -> PreparedHostWrite:
         """Consume the view and return host write access, contiguous or strided.
@@ -351,7 +368,14 @@ class TensorViewMut(MoveOnly):
         return prepared
 
     def checked_write(self) -> CheckedWrite:
-        """Consume the view and return its opaque pairing. Cost: constant."""
+        """Consume the view and return its opaque pairing.
+
+        Raises:
+            LayoutError: elements overlap; the view is unchanged.
+            OwnershipError: the view is gone.
+
+        Cost: constant.
+        """
         mut = self._live("checked_write")
         self._whole(mut, "checked_write")
         checked = CheckedWrite._join(mut, self._injective("checked_write"))
@@ -382,7 +406,10 @@ class TensorViewMut(MoveOnly):
         return prepared
 
     def close(self) -> None:
-        """End this part of the borrow; closing twice does nothing. Cost: constant."""
+        """End this part of the borrow; closing twice does nothing.
+
+        Raises nothing. Cost: constant.
+        """
         self._end("close")
 
     def _end(self, by: str) -> None:

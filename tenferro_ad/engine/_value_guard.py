@@ -1,0 +1,75 @@
+"""A shared borrow of a handle's value: its view, and its bytes as an array."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import ExpiredCapabilityError
+from ..storage import TensorView, ValueRecord
+
+
+@final
+class ValueGuard:
+    """A shared borrow of a value: `view` (a `TensorView`) and `numpy()`.
+
+    Ends at the end of the `with` block, on `close()`, or with its last reference.
+    """
+
+    __slots__ = ("_record", "_view")
+
+    def __init__(self, record: ValueRecord) -> None:
+        self._record: ValueRecord | None = record
+        record.tokens.append(None)
+        self._view: TensorView | None = None
+
+    @property
+    def view(self) -> TensorView:
+        """The borrowed `TensorView`.
+
+        Raises:
+            ExpiredCapabilityError: the guard has ended.
+        """
+        if self._record is None:
+            raise ExpiredCapabilityError(
+                operation="view", kind="ValueGuard", ended_by="close"
+            )
+        if self._view is None:
+            home = self._record.container()
+            self._view = home.group().view(home.slot(self._record.slot))
+        return self._view
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Read-only array over the value's bytes; it keeps the borrow while alive.
+
+        Raises:
+            ExpiredCapabilityError: the guard has ended.
+
+        Cost: no copy; waits for the value on asynchronous lanes.
+        """
+        return self.view.numpy()
+
+    def close(self) -> None:
+        """End the borrow; arrays handed out keep theirs.
+
+        Raises nothing. Cost: constant.
+        """
+        view, self._view = self._view, None
+        if view is not None:
+            view.close()
+        record, self._record = self._record, None
+        if record is not None and record.tokens:
+            try:
+                record.tokens.pop()
+            except IndexError:
+                pass
+
+    def __enter__(self) -> ValueGuard:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
