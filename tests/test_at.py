@@ -145,8 +145,7 @@ def test_gradients_of_what_is_replaced_and_what_replaces() -> None:
 
 def test_nothing_comes_through_from_what_was_replaced() -> None:
     x = ta.asarray([0.0, -4.0, 9.0])
-    with np.errstate(all="ignore"):
-        g = ta.grad(lambda x: ta.sum(ta.sqrt(x).at[:2].set(1.0)))(x)
+    g = ta.grad(lambda x: ta.sum(ta.sqrt(x).at[:2].set(1.0)))(x)
     assert g.tolist() == [0.0, 0.0, 1 / 6]
 
 

@@ -235,8 +235,7 @@ def test_fused_kernels_conjugate_complex_operands() -> None:
 
 def test_fused_kernels_know_their_selects() -> None:
     safe = ta.fused(lambda E, x: E.select(x > 0.0, E.sqrt(x), x))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        slope = ta.grad(lambda x: ta.sum(safe(x)))(np.array([-1.0, 0.0, 4.0]))
+    slope = ta.grad(lambda x: ta.sum(safe(x)))(np.array([-1.0, 0.0, 4.0]))
     assert slope.tolist() == [1.0, 1.0, 0.25]
 
 

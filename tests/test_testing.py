@@ -108,13 +108,13 @@ def test_a_function_that_is_not_deterministic_is_named_as_such() -> None:
 
 
 def test_nan_never_passes() -> None:
-    with np.errstate(all="ignore"), pytest.raises(GradientCheckError, match="nan"):
+    with pytest.raises(GradientCheckError, match="nan"):
         check_grads(lambda x: ta.sqrt(x), [np.array([0.0])], order=1)
 
 
 def test_infinities_are_compared_without_warnings() -> None:
     huge = np.array([1e308])
-    with np.errstate(over="ignore"), pytest.raises(GradientCheckError, match="inf|nan"):
+    with pytest.raises(GradientCheckError, match="inf|nan"):
         check_grads(lambda x: x * 10.0, [huge], order=1)
 
 

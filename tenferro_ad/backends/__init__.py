@@ -17,6 +17,7 @@ from ._engine import DEADLINE, Engine, Job
 from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
 from ._plan import Plan, compiled
+from ._quiet import loud, quiet, quietly
 from ._registry import (
     KINDS,
     DeviceInfo,
@@ -55,7 +56,10 @@ __all__ = [
     "enqueue",
     "find_device",
     "infer_call",
+    "loud",
     "opened_devices",
+    "quiet",
+    "quietly",
     "reports",
     "run_synchronously",
 ]

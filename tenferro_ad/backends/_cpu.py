@@ -37,6 +37,7 @@ from ..storage import (
 )
 from ._numpy_printer import Printed, print_numpy
 from ._plan import Plan, compiled, move_plan
+from ._quiet import quietly
 
 Array = np.ndarray[Any, Any]
 _GRAIN: Final = 64  # sizes in the pool: multiples of a cache line
@@ -266,7 +267,7 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
         if kernel.check is not None:
             plan.put_before(kernel.check)
         return plan
-    single = len(outs) == 1
+    single, fn = len(outs) == 1, quietly(fn)
 
     def execute(state: State, *xs: ValueRecord) -> Any:
         records = [allocate(state, a, name) for a in outs]
@@ -353,7 +354,7 @@ def _plan_view(call: Call, kernel: View) -> Plan:
 
 
 def _plan_library(call: Call, kernel: Library) -> Plan:
-    outs, name, fn = call.outs, call.op.name, kernel.fn
+    outs, name, fn = call.outs, call.op.name, quietly(kernel.fn)
 
     def execute(state: State, *xs: ValueRecord) -> Any:
         results = fn(call, *[x.array for x in xs])

@@ -17,6 +17,7 @@ import numpy as np
 from ._backend import Launch
 from ._faults import FakeFailureError
 from ._kernels import HostKernel, host_operands
+from ._quiet import loud, quiet
 
 FREED: Final = 0xDB
 """Every byte of a deallocated buffer, so that a late reader sees nonsense."""
@@ -120,13 +121,15 @@ class FakeEvent:
             return
         kernel: HostKernel = launch.kernel  # type: ignore[assignment]
         outs, ins = host_operands(launch, _memory)
+        before = quiet()
         try:
-            with np.errstate(all="ignore"):  # devices give no floating-point warnings
-                kernel(outs, ins)
+            kernel(outs, ins)
         except Exception as error:
             self._end("failed", error)
         else:
             self._end("done", None)
+        finally:
+            loud(before)
 
     def _end(self, state: EventState, cause: BaseException | None) -> None:
         if self.state == "pending":

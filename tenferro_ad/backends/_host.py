@@ -14,13 +14,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
-
 from ..errors import EngineLostError, NotEnqueuedError
 from ..ops import Call, Op
 from ._backend import Launch, Proof
 from ._cpu import CPU, CpuDevice
 from ._kernels import HostKernel, has_host_kernel, host_kernel, host_operands
+from ._quiet import loud, quiet
 
 
 @final
@@ -36,11 +35,13 @@ class HostEvent:
 
 def _run(launch: Launch, event: HostEvent) -> None:
     kernel: HostKernel = launch.kernel  # type: ignore[assignment]
+    before = quiet()
     try:
         kernel(*host_operands(launch, lambda binding: binding))
     except Exception as error:
         event.cause = error
     finally:
+        loud(before)
         event.ended.set()
 
 
@@ -157,7 +158,6 @@ class HostStream(_OnHost):
 
 
 def _stream(launches: queue.SimpleQueue[Any], may_run: threading.Event) -> None:
-    np.seterr(all="ignore")  # a stream has nobody to warn, as other devices have not
     while (item := launches.get()) is not None:
         launch, event = item
         del item

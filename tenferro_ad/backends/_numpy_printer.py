@@ -24,13 +24,6 @@ Run = Callable[..., None]
 BLOCK: Final = 16_384  # elements: a few registers of this size stay in the L2 cache
 
 
-# Rows whose value at points that a select leaves out is nobody's business.
-_QUIET: Final = frozenset({"select", "szmul", "szfactor", "szgate"})
-_EXACT = frozenset({"select", "neg", "maximum", "minimum", "sign", "abs", "relu"})
-_EXACT |= {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
-_EXACT |= {"logical_and", "logical_or", "logical_xor", "logical_not"}
-
-
 class Printed:
     """A compiled expression.
 
@@ -256,7 +249,7 @@ def _body(
         for a in node.args:
             last[a] = i
     names: dict[Expr, str] = {}
-    space: dict[str, Any] = {"_errstate": np.errstate}
+    space: dict[str, Any] = {}
     temps: list[np.dtype[Any]] = []
     free: list[str] = []
     register_dtype: dict[str, np.dtype[Any]] = {"out": dtypes[expr]}
@@ -296,9 +289,6 @@ def _body(
         names[node] = target
     if moved:
         lines.append(moved)
-    fns = {n.fn for n in nodes}
-    if fns & _QUIET and fns - _EXACT:
-        lines = ["with _errstate(all='ignore'):", *("    " + line for line in lines)]
     params = ", ".join([*(f"a_{a}" for a in args), "out"])
     registers = "".join(f", t{k}" for k in range(len(temps)))
     source = [f"def body({params}{registers}):", *("    " + line for line in lines)]

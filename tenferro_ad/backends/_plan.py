@@ -25,6 +25,7 @@ from ..storage import (
     transfer,
 )
 from ._numpy_printer import Printed
+from ._quiet import loud, quiet
 
 
 @final
@@ -153,7 +154,11 @@ def execute(state, {", ".join(names)}):
         array = out.array
         if scratch:
             state.account.use_workspace(scratch)
-    run({"".join(f"{n}.array, " for n in names)}array)
+    before = quiet()
+    try:
+        run({"".join(f"{n}.array, " for n in names)}array)
+    finally:
+        loud(before)
     return out
 """
     space = {
@@ -161,8 +166,10 @@ def execute(state, {", ".join(names)}):
         "allocate": allocate,
         "aval": plan.aval,
         "is_small": plan.is_small,
+        "loud": loud,
         "name": plan.call.op.name,
         "plan": plan,
+        "quiet": quiet,
         "run": plan.run,
         "scratch": plan.scratch_nbytes,
     }

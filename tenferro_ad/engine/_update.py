@@ -17,6 +17,7 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import STATE
+from ..backends import loud, quiet
 from ..errors import (
     BorrowConflictError,
     DTypeError,
@@ -195,4 +196,8 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
     assert plan.overwrite is not None
     if plan.scratch_nbytes:
         STATE.get().account.use_workspace(plan.scratch_nbytes)
-    plan.overwrite(*arrays, out)
+    before = quiet()
+    try:
+        plan.overwrite(*arrays, out)
+    finally:
+        loud(before)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._ledger import STATE
+from ..backends import loud, quiet
 from ..ops import Op
 from ..storage import DOOR_NAMES, SMALL_RECORD_SOURCE
 from ..tape import hold
@@ -117,7 +118,11 @@ _COMPUTE = """
         and plan.device.small is empty
         and {inline}
     ):
-        array = fresh({arrays}){door}
+        before = quiet()
+        try:
+            array = fresh({arrays})
+        finally:
+            loud(before){door}
     elif state.trace is None:
         out = plan.execute(state, {records})
     else:
@@ -187,8 +192,10 @@ def written_out(
         "general": general,
         "hold": hold,
         "leaf_node": leaf_node,
+        "loud": loud,
         "op": op,
         "plans": op.plans,
+        "quiet": quiet,
         "state_of": STATE.get,
     }
     source = _UNARY if len(args) == 1 else _BINARY

@@ -237,9 +237,8 @@ def _slogdet(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (_, lu, rows), (sign, log) = ins, outs
     pivots = np.diagonal(lu, 0, -2, -1)
     size = np.abs(pivots)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.sum(np.log(size), -1, out=log)
-        unit = np.where(size == 0, 0, pivots / size)
+    np.sum(np.log(size), -1, out=log)
+    unit = np.where(size == 0, 0, pivots / size)
     for i in np.ndindex(sign.shape):
         sign[i] = _lapack.parity(rows[i]) * np.prod(unit[i])
 

@@ -61,8 +61,7 @@ def _counting(name: str, args: tuple[str, ...], fn: Callable[..., Array]) -> Non
         return broadcast_shapes(name, *[x.shape for x in xs]), _INT64
 
     def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
-        with np.errstate(all="ignore"):
-            outs[0][...] = fn(*[x.astype(np.float64) for x in ins])
+        outs[0][...] = fn(*[x.astype(np.float64) for x in ins])
 
     register(
         Op(

@@ -194,8 +194,7 @@ def _lse(call: Call, outs: list[Array], ins: list[Array]) -> None:
         return np.exp(d, d)
 
     total = block_sum(x, axes, exponentials)
-    with np.errstate(divide="ignore"):
-        np.log(total, total)
+    np.log(total, total)
     total += top
     np.copyto(out, total.reshape(out.shape), casting="unsafe")
 

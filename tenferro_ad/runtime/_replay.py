@@ -15,6 +15,7 @@ import numpy as np
 
 from .._aval import aval_of
 from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, State
+from ..backends import loud, quiet
 from ..ops import Elementwise, Library, View, Write
 from ..storage import POOLED_FROM, ValueRecord, adopt, allocate, overwrite
 from ._schedule import Root, Schedule, Step
@@ -75,7 +76,11 @@ class Replay:
         frame = self._remembered.get(key)
         if frame is None:
             frame = self._bound(key, held)
-        return frame[1](state, spent, *inputs)  # type: ignore[no-any-return]
+        before = quiet()
+        try:
+            return frame[1](state, spent, *inputs)  # type: ignore[no-any-return]
+        finally:
+            loud(before)
 
     def apply(
         self,

@@ -25,6 +25,7 @@ import numpy as np
 
 from .._aval import Aval
 from .._ledger import STATE
+from ..backends import loud, quiet
 from ..ops import OPS, UNPREPARED, Evaluator
 from ..storage import bare, clothe, release_bare
 from ._record import LEAF, PAD, WIDTH, TapeRecord
@@ -54,12 +55,15 @@ def sweep(
     """
     kind = _TracedSweep if getattr(F, "is_symbolic", False) else _Sweep
     run = kind(tape, seeds, F, strong)
+    before = quiet()
     try:
         leaves = run.walk()
         return {i: run.result(i, materialise) for i in leaves}
     except BaseException:
         run.abandon()
         raise
+    finally:
+        loud(before)
 
 
 class _Sweep:

@@ -10,7 +10,6 @@ import pytest
 import tenferro_ad as ta
 from tests.reference.kinks import KINKS, Kink, point_of, slope_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 each_kink = pytest.mark.parametrize("kink", KINKS, ids=lambda kink: kink.name)
 
 

@@ -64,8 +64,7 @@ def test_medians_and_their_gradients() -> None:
 
 def test_infinities_stay_and_one_nan_is_all_there_is() -> None:
     x = np.array([[-np.inf, 1.0, 2.0], [1.0, np.inf, np.inf], [np.nan, 1.0, 2.0]])
-    with np.errstate(invalid="ignore"):
-        seen = ta.quantile(x, [0.0, 0.25, 0.75], axis=1).numpy()
+    seen = ta.quantile(x, [0.0, 0.25, 0.75], axis=1).numpy()
     wanted = [[-np.inf, 1.0, np.nan], [-np.inf, np.inf, np.nan], [1.5, np.inf, np.nan]]
     np.testing.assert_array_equal(seen, wanted)
 
