@@ -1,8 +1,9 @@
 """G4: nothing about providers or capabilities is resolved inside a loop over elements.
 
-The final API is looked at twice. The sources of every loop over elements may name no step
-of resolution. And whatever the package calls, in any module, is called equally often for
-few and for many elements; only the steps of an iterator itself follow their number.
+The final API is looked at twice. The sources of every loop over elements may name no
+step of resolution. And whatever the package calls, in any module, is called equally
+often for few and for many elements; only the steps of an iterator itself follow their
+number.
 """
 
 from __future__ import annotations
