@@ -69,7 +69,7 @@ def test_one_checker_and_one_manifest_of_one_version_exist() -> None:
         file
         for folder in ("docs", "scripts", "tests")
         for file in (ROOT / folder).rglob("*.toml")
-        if "tenferro.storage-ownership-contracts.v" in file.read_text("utf-8")
+        if 'schema = "tenferro.storage-ownership-contracts.v' in file.read_text("utf-8")
     ]
     assert sorted(file.name for file in manifests) == [
         "storage-ownership-contracts.toml",
