@@ -276,7 +276,11 @@ from .runtime import (
     ExecutionBundle,
     ExecutionHandle,
     ExecutionInputs,
+    OutputMetadata,
     RetiredFailed,
+    Runtime,
+    ScopedExecutionBundle,
+    ScopedReadInputs,
     submit_borrowed,
 )
 from .storage import (
@@ -333,6 +337,10 @@ __all__ = [
     "ExecutionBundle",
     "ExecutionHandle",
     "ExecutionInputs",
+    "OutputMetadata",
+    "Runtime",
+    "ScopedExecutionBundle",
+    "ScopedReadInputs",
     "RetiredFailed",
     "submit_borrowed",
     # accounting

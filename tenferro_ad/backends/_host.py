@@ -63,6 +63,10 @@ class _OnHost:
         """The host kernel of one application."""
         return host_kernel(call, self.name)
 
+    def prepare_program(self, run: HostKernel) -> object:
+        """A whole program as one kernel over host memory."""
+        return run
+
     def await_event(self, event: object, deadline: float) -> Proof:
         """Wait for the event's own flag."""
         assert isinstance(event, HostEvent)

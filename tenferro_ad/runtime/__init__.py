@@ -18,8 +18,10 @@ from ._direct import (
 )
 from ._graph import GRAPHS, Cache, CacheInfo, CompiledGraph, compile_program
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
-from ._package import ExecutionBundle, ExecutionInputs
+from ._package import ExecutionBundle, ExecutionInputs, OutputMetadata
+from ._runtime import Runtime
 from ._schedule import Schedule, schedule
+from ._scoped import ScopedExecutionBundle, ScopedReadInputs
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
 from ._trace import (
     NOWHERE,
@@ -51,8 +53,12 @@ __all__ = [
     "ExecutionInputs",
     "ExecutionOutcome",
     "RetiredBorrowed",
+    "OutputMetadata",
     "RetiredFailed",
+    "Runtime",
     "Schedule",
+    "ScopedExecutionBundle",
+    "ScopedReadInputs",
     "Submission",
     "Symbol",
     "Trace",

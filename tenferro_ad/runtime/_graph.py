@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar, final
 
+from .._aval import Aval, aval_of
 from .._ledger import State
+from ..backends import CPU
 from ..ops import Program, inlined, key_of
 from ..storage import ValueRecord
+from ._direct import plan_of
 from ._replay import Replay
 from ._schedule import Schedule, Strides, schedule
 from ._trace import strides_of
@@ -89,18 +92,60 @@ class CompiledGraph:
     Attributes:
         program: its equations, regions in place.
         constants: the records that it owns: the program's last inputs.
+        metadata: results that are no tensors, by position among all results.
 
     Cost: constant; replays are shared between graphs of one structure.
     """
 
-    __slots__ = ("_replay", "constants", "program")
+    __slots__ = ("_replay", "constants", "metadata", "program")
 
     def __init__(
-        self, program: Program, constants: Sequence[ValueRecord], replay: Replay
+        self,
+        program: Program,
+        constants: Sequence[ValueRecord],
+        replay: Replay,
+        metadata: Mapping[int, Any],
     ) -> None:
         self.program = program
         self.constants = tuple(constants)
+        self.metadata = dict(metadata)
         self._replay = replay
+
+    @property
+    def in_avals(self) -> tuple[Aval, ...]:
+        """Of the inputs that a run is given (not of the constants)."""
+        avals = self.program.in_avals
+        return avals[: len(avals) - len(self.constants)]
+
+    @property
+    def arenas(self) -> list[tuple[int, Aval]]:
+        """Reason and bytes of each arena."""
+        return self._replay.arenas
+
+    def variant(
+        self, donated: Sequence[int], strides: Sequence[Strides]
+    ) -> CompiledGraph:
+        """The same graph for inputs laid out like these, some of them donated.
+
+        Raises:
+            InvalidArgumentError: a donated input cannot be used.
+        """
+        replay = _replay_of(self.program, self.constants, donated, strides)
+        return CompiledGraph(self.program, self.constants, replay, self.metadata)
+
+    def apply(
+        self,
+        state: State,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        arenas: Sequence[Any],
+    ) -> None:
+        """One run over arrays: inputs and constants, memory of fresh outputs, bytes of
+        arenas.
+
+        Cost: the kernels; no allocation of values, no copy.
+        """
+        self._replay.apply(state, inputs, outputs, arenas)
 
     @property
     def plan(self) -> Schedule:
@@ -132,6 +177,7 @@ def compile_program(
     constants: Sequence[ValueRecord],
     donated: Sequence[int] = (),
     strides: Sequence[Strides] = (),
+    metadata: Mapping[int, Any] | None = None,
 ) -> CompiledGraph:
     """The graph of a traced program.
 
@@ -146,14 +192,46 @@ def compile_program(
     Cost: time linear in the program; nothing is allocated.
     """
     program = inlined(program)
+    replay = _replay_of(program, constants, donated, strides)
+    return CompiledGraph(program, constants, replay, metadata or {})
+
+
+def _replay_of(
+    program: Program,
+    constants: Sequence[ValueRecord],
+    donated: Sequence[int],
+    strides: Sequence[Strides],
+) -> Replay:
     given = tuple(donated)
     count = len(program.inputs) - len(constants)
     steps = (*(strides or (None,) * count), *map(strides_of, constants))
-    replay = GRAPHS.get(
-        (key_of(program), given, steps),
-        lambda: Replay(schedule(program, given, steps)),
-    )
-    return CompiledGraph(program, constants, replay)
+
+    def make() -> Replay:
+        # Places and kernels are the host's: other memory that the host can reach is
+        # laid out alike.
+        return Replay(schedule(on_device(program, CPU), given, steps))
+
+    return GRAPHS.get((key_of(program), given, steps), make)
+
+
+def on_device(program: Program, device: Any) -> Program:
+    """The same program for values in another place."""
+    if all(a.device is device for a in program.avals):
+        return program
+    made = Program(list(program.inputs), [], program.outputs)
+    made.avals = [aval_of(a.shape, a.dtype, device) for a in program.avals]
+    for v, record in program.literals.items():
+        made.literals[v] = ValueRecord(record.array, made.avals[v], None)
+    for eq in program.equations:
+        ins = tuple([made.avals[v] for v in eq.operands])
+        params = tuple(
+            [
+                device if name == "device" else value
+                for name, value in zip(eq.call.op.params, eq.call.params, strict=True)
+            ]
+        )
+        made.equations.append(replace(eq, call=plan_of(eq.call.op, ins, params).call))
+    return made
 
 
 __all__ = ["GRAPHS", "Cache", "CacheInfo", "CompiledGraph", "compile_program"]

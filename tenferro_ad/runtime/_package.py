@@ -9,12 +9,13 @@ output borrows; moving one out uses up the bundle. Nothing here copies bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from dataclasses import dataclass
+from typing import Any, final
 
 from .._ownership import MoveOnly
 from ..errors import (
     ExtractError,
-    InvalidSlotError,
+    InvalidArgumentError,
     OutputAccessError,
     OutputExtractError,
 )
@@ -22,30 +23,57 @@ from ..storage import AllocationGroup, DescriptorSlot, Tensor, TensorView
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class OutputMetadata:
+    """A result that is no tensor: it has no storage."""
+
+    value: Any
+
+
+@final
 class ExecutionInputs(MoveOnly):
     """A group and the slots of it that are bound to the inputs, in order."""
 
-    __slots__ = ("_ei_bindings", "_ei_group")
+    __slots__ = ("_ei_bindings", "_ei_donated", "_ei_group")
 
     _ei_bindings: tuple[DescriptorSlot, ...]
+    _ei_donated: tuple[int, ...]
     _ei_group: AllocationGroup
 
     def __new__(
-        cls, group: AllocationGroup, bindings: Sequence[DescriptorSlot]
+        cls,
+        group: AllocationGroup,
+        bindings: Sequence[DescriptorSlot],
+        *,
+        donate: Sequence[int] = (),
     ) -> ExecutionInputs:
         """Use up a group and bind slots of it.
 
+        Args:
+            donate: positions of bindings whose memory a compiled graph's outputs take
+                over.
+
         Raises:
             InvalidSlotError: A slot is vacant or of another group; nothing changed.
+            InvalidArgumentError: A donated position that is not bound; nothing changed.
             BorrowConflictError: A view of the group is open; nothing changed.
 
         Cost: O(bindings); no allocation, copy or provider call.
         """
         for slot in bindings:
             group.record(slot)
+        for position in donate:
+            if not 0 <= position < len(bindings):
+                raise InvalidArgumentError(
+                    operation="ExecutionInputs",
+                    argument="donate",
+                    found=f"position {position} of {len(bindings)} bindings",
+                    fix="name bound positions",
+                )
         inputs: ExecutionInputs = object.__new__(cls)
         inputs._ei_group = group._move("ExecutionInputs")
         inputs._ei_bindings = tuple(bindings)
+        inputs._ei_donated = tuple(dict.fromkeys(donate))
         inputs._moved_by = None
         return inputs
 
@@ -87,18 +115,37 @@ class ExecutionInputs(MoveOnly):
         return f"ExecutionInputs({len(self)} bound, {self._ei_group!r})"
 
 
+ExecutionOutput = DescriptorSlot | OutputMetadata
+
+
+def extracted(
+    group: AllocationGroup, outputs: Sequence[Any], output: int
+) -> tuple[Tensor | None, ExtractError | None, str]:
+    """The tensor of one output, or why there is none."""
+    if not 0 <= output < len(outputs):
+        return None, None, f"output {output} of {len(outputs)}"
+    found = outputs[output]
+    if isinstance(found, OutputMetadata):
+        return None, None, f"output {output}, which is metadata and has no storage"
+    try:
+        return group.into_tensor(found), None, ""
+    except ExtractError as error:
+        error.recovered = None  # the bundle goes back, and the group inside it
+        return None, error, str(error)
+
+
 @final
 class ExecutionBundle(MoveOnly):
-    """A retired group and the slots of the outputs, in order."""
+    """A retired group and its outputs in order: slots, or metadata."""
 
     __slots__ = ("_eb_group", "_eb_outputs")
 
     _eb_group: AllocationGroup
-    _eb_outputs: tuple[DescriptorSlot, ...]
+    _eb_outputs: tuple[ExecutionOutput, ...]
 
     @classmethod
     def _make(
-        cls, group: AllocationGroup, outputs: Sequence[DescriptorSlot]
+        cls, group: AllocationGroup, outputs: Sequence[ExecutionOutput]
     ) -> ExecutionBundle:
         bundle: ExecutionBundle = object.__new__(cls)
         bundle._moved_by = None
@@ -109,8 +156,8 @@ class ExecutionBundle(MoveOnly):
     def __len__(self) -> int:
         return len(self._eb_outputs)
 
-    def output(self, output: int) -> TensorView:
-        """Borrow one output.
+    def output(self, output: int) -> TensorView | OutputMetadata:
+        """Borrow one output, or look at its metadata.
 
         Raises:
             OutputAccessError: There is no such output; the bundle is unchanged.
@@ -125,34 +172,31 @@ class ExecutionBundle(MoveOnly):
                 found=f"output {output} of {len(self)}",
                 recovered=self,
             )
-        return self._eb_group.view(self._eb_outputs[output])
+        found = self._eb_outputs[output]
+        if isinstance(found, OutputMetadata):
+            return found
+        return self._eb_group.view(found)
 
     def into_output(self, output: int) -> Tensor:
         """Use up the bundle and move one output out; everything else is dropped.
 
         Raises:
-            OutputExtractError: There is no such output, or the group refuses;
-                `recovered` is this same bundle.
+            OutputExtractError: There is no such output, it is metadata, or the group
+                refuses; `recovered` is this same bundle.
             BorrowConflictError: A view of the bundle is open; it is unchanged.
 
         Cost: O(owners); no allocation, copy or provider call.
         """
         self._require("into_output")
-        found: ExtractError | InvalidSlotError | None = None
-        if 0 <= output < len(self):
-            try:
-                tensor = self._eb_group.into_tensor(self._eb_outputs[output])
-            except ExtractError as error:
-                error.recovered = None  # the bundle goes back, and the group inside it
-                found = error
-            else:
-                self._moved_by = "into_output"
-                return tensor
+        tensor, cause, why = extracted(self._eb_group, self._eb_outputs, output)
+        if tensor is not None:
+            self._moved_by = "into_output"
+            return tensor
         raise OutputExtractError(
             operation="into_output",
             argument="output",
-            found=str(found) if found else f"output {output} of {len(self)}",
-            cause=found,
+            found=why,
+            cause=cause,
             recovered=self,
         )
 

@@ -7,23 +7,19 @@ then a run costs its kernels, an allocation for each output, and nothing else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from .._aval import aval_of
-from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, State
-from ..backends import loud, quiet
-from ..ops import Elementwise, Library, View, Write
-from ..storage import POOLED_FROM, ValueRecord, adopt, allocate, overwrite
-from ._schedule import Root, Schedule, Step
+from .._ledger import State
+from ..backends import loud, quiet, quietly
+from ..storage import ValueRecord, allocate
+from ._schedule import Schedule
+from ._writer import ArrayWriter, Writer, under
 
 Array = np.ndarray[Any, Any]
-_TRANSPOSED: Final = re.compile(r"\bv(\d+)\.T\b")
-# Names of the states under which outputs are allocated.
-_STATES: Final = {RECOMPUTE_OUTPUT: "again", DUPLICATE_DESTINATION: "copying"}
 FRAMES: Final = 64  # functions over arenas that a device remembers
 
 
@@ -51,7 +47,7 @@ class Replay:
             for reason, nbytes in schedule.arenas.items()
         ]
         self._over_arrays: Any = None
-        writer = _Writer(schedule)
+        writer = Writer(schedule)
         self._make: Callable[..., Callable[..., list[ValueRecord]]] = writer.written()
         self._names = writer.static, writer.transposed
         self._token = object()
@@ -70,8 +66,8 @@ class Replay:
         """
         held = []
         for reason, aval in self.arenas:
-            under = state if reason == state.reason else _under(state, reason)
-            held.append(allocate(under, aval, "arena"))
+            mine = state if reason == state.reason else under(state, reason)
+            held.append(allocate(mine, aval, "arena"))
         key = (self._token, *[id(r.array.base) for r in held])
         frame = self._remembered.get(key)
         if frame is None:
@@ -82,6 +78,7 @@ class Replay:
         finally:
             loud(before)
 
+    @quietly
     def apply(
         self,
         state: State,
@@ -96,7 +93,7 @@ class Replay:
             values.
         """
         if self._over_arrays is None:
-            writer = _ArrayWriter(self.schedule)
+            writer = ArrayWriter(self.schedule)
             make = writer.written()
             self._over_arrays = make, writer.static, writer.transposed
         make, static, transposed = self._over_arrays
@@ -134,10 +131,6 @@ def _device_of(schedule: Schedule) -> Any:
     return schedule.avals[0].device if schedule.avals else None
 
 
-def _under(state: State, reason: int) -> State:
-    return State(state.account, reason, state.level, state.trace)
-
-
 def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
     """Arrays of the variables whose memory is known before a run: places of arenas,
     constants, and views of both.
@@ -170,313 +163,6 @@ def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
             outs = found if len(eq.outs) > 1 else (found,)
             arrays.update(zip(eq.outs, outs, strict=True))
     return arrays
-
-
-class _Writer:
-    """Writes the function. `v3` is the array of variable 3, `x0` the record of input 0,
-    `r0` that of output root 0."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.s = schedule
-        self.space: dict[str, Any] = {
-            "add": np.add,
-            "adopt": adopt,
-            "allocate": allocate,
-            "copyto": np.copyto,
-            "errstate": np.errstate,
-            "overwrite": overwrite,
-            "under": _under,
-        }
-        self.lines: list[str] = []
-        self.scratch = 0
-        fixed = {
-            v for v, r in schedule.roots.items() if r.kind in ("arena", "constant")
-        }
-        used = {v for step in schedule.steps for v in step.equation.ins}
-        used |= {v for step in schedule.steps for v in step.equation.outs}
-        used |= {v for step in schedule.steps for v in step.registers}
-        used |= set(schedule.program.outputs)
-        self.static = sorted(fixed & used)
-        self._static = frozenset(self.static)
-        self.transposed: list[int] = []
-
-    def written(self) -> Callable[..., Any]:
-        s = self.s
-        for k, v in enumerate(s.program.inputs):
-            self.lines.append(f"v{v} = {self._input(k)}")
-        for step in s.steps:
-            for root in self._begins(step):
-                op = step.equation.call.op.name
-                self._output(root, op, f"v{root.variables[0]}")
-            self._step(step)
-        for v, root in s.numbers.items():
-            self._output(root, "number", f"m{root.number}")
-            self.lines.append(f"copyto(m{root.number}, v{v})")
-        results = [self._result(v) for v in s.program.outputs]
-        self._transpose_once()
-        head = [
-            *[
-                f"{name} = under(state, {reason})"
-                for reason, name in _STATES.items()
-                if any(f"({name}," in line for line in self.lines)
-            ],
-            *([f"state.account.use_workspace({self.scratch})"] if self.scratch else []),
-        ]
-        params = "".join(f", {name}" for name in self._params())
-        names = [f"v{v}" for v in self.static] + [f"v{v}t" for v in self.transposed]
-        source = [
-            f"def make({', '.join(names)}):",
-            f"    def replay(state{params}):",
-            *(f"        {line}" for line in head),
-            "        with errstate(all='ignore'):",
-            *(f"            {line}" for line in self.lines or ["pass"]),
-            f"        return [{', '.join(results)}]",
-            "    return replay",
-        ]
-        exec(compile("\n".join(source), "<tenferro_ad>", "exec"), self.space)
-        return self.space["make"]  # type: ignore[no-any-return]
-
-    def _transpose_once(self) -> None:
-        """Kernels that read `v3.T` share one array: of places in an arena for good, of
-        other variables within the run."""
-        made: set[str] = set()
-        lines: list[str] = []
-        for line in self.lines:
-            for name in sorted(set(_TRANSPOSED.findall(line))):
-                if int(name) not in self._static and name not in made:
-                    lines.append(f"v{name}t = v{name}.T")
-                made.add(name)
-            lines.append(_TRANSPOSED.sub(r"v\1t", line))
-        self.lines = lines
-        self.transposed = sorted(int(n) for n in made if int(n) in self._static)
-
-    def _begins(self, step: Step) -> list[Root]:
-        return [
-            r
-            for r in self.s.outputs
-            if r.start == step.number and not self._adopted(r, step)
-        ]
-
-    def _name(self, prefix: str, value: Any) -> str:
-        """A name for something that the function refers to."""
-        name = f"{prefix}_{len(self.space)}"
-        self.space[name] = value
-        return name
-
-    # -- inputs and outputs: records ---------------------------------------------------
-
-    def _params(self) -> list[str]:
-        return ["spent", *[f"x{k}" for k in range(len(self.s.program.inputs))]]
-
-    def _input(self, k: int) -> str:
-        return f"x{k}.array"
-
-    def _output(self, root: Root, op: str, name: str) -> None:
-        """Memory of an output: fresh, or that of a donated input."""
-        if root.taken is None:
-            state = _STATES.get(root.reason, "state")
-            aval = self._name("aval", self.s.avals[root.variables[0]])
-            self.lines.append(f"r{root.number} = allocate({state}, {aval}, {op!r})")
-        else:
-            self.lines.append(f"r{root.number} = x{root.taken}")
-            self.lines.append(f"spent.append({root.taken})")
-        self.lines.append(f"{name} = r{root.number}.array")
-
-    def _adopted(self, root: Root, step: Step) -> bool:
-        """The output's memory is the library's fresh result itself."""
-        return (
-            root.kind == "output"
-            and root.taken is None
-            and isinstance(step.equation.call.op.kernel, Library)
-            and root.variables[0] in step.equation.outs
-        )
-
-    def _result(self, v: int) -> str:
-        """The record of output variable `v`."""
-        root = self.s.roots[v]
-        aval = self._name("aval", self.s.avals[v])
-        if v in self.s.numbers:
-            return f"r{self.s.numbers[v].number}"
-        record = f"{'x' if root.kind == 'input' else 'r'}{root.number}"
-        return f"{record}.derive(v{v}, {aval})" if v in self.s.layouts else record
-
-    # -- kernels -----------------------------------------------------------------------
-
-    def _step(self, step: Step) -> None:
-        eq = step.equation
-        kernel = eq.call.op.kernel
-        for v in eq.outs:  # an output's memory under its next name
-            root = self.s.roots[v]
-            if (
-                root.kind == "output"
-                and v != root.variables[0]
-                and v not in self.s.layouts
-            ):
-                self.lines.append(f"v{v} = v{root.variables[0]}")
-        match kernel:
-            case View():
-                self._view(step, kernel)
-            case Elementwise():
-                self._elementwise(step)
-            case Write():
-                self._write(step, kernel)
-            case Library():
-                self._library(step, kernel)
-            case _:
-                self._general(step)
-
-    def _operands(self, step: Step) -> list[str]:
-        return [f"v{v}" for v in step.equation.operands]
-
-    def _view(self, step: Step, kernel: View) -> None:
-        eq = step.equation
-        source, out = f"v{eq.ins[0]}", f"v{eq.outs[0]}"
-        if eq.outs[0] in self.s.layouts:
-            if eq.ins[0] in self._static:
-                return
-            fn, call = self._name("fn", kernel.fn), self._name("call", eq.call)
-            targets = ", ".join(f"v{v}" for v in eq.outs)
-            self.lines.append(f"{targets} = {fn}({source}, {call})")
-            return
-        shape = eq.call.ins[0].shape
-        if step.copies:
-            self.lines.append(
-                f"overwrite({out}.reshape({shape}), {source}, {eq.call.op.name!r})"
-            )
-        else:
-            self.lines.append(f"copyto({out}.reshape({shape}), {source})")
-
-    def _elementwise(self, step: Step) -> None:
-        eq, plan = step.equation, step.plan
-        small = eq.call.out.nbytes < POOLED_FROM
-        out = f"v{eq.outs[0]}"
-        over = self._is_over(eq)
-        if not small:
-            if eq.mode == "into":
-                self._add_large(step)
-            else:
-                self._run(plan.overwrite if over else plan.run, step, out)
-            return
-        registers = [f"v{v}" for v in step.registers]
-        if eq.mode == "into":
-            target, registers = registers[0], registers[1:]
-        else:
-            target = out
-        inline = plan.printed.inline(
-            self._operands(step), target, registers, f"k{step.number}_", aliased=over
-        )
-        if inline is None:
-            self._run(plan.overwrite if over else plan.run, step, target)
-        else:
-            lines, space = inline
-            self.lines += lines
-            self.space.update(space)
-        if eq.mode == "into":
-            self.lines.append(f"add({out}, {target}, {out})")
-
-    def _is_over(self, eq: Any) -> bool:
-        if eq.mode == "over":
-            return True
-        root = self.s.roots[eq.outs[0]]
-        if eq.mode != "fresh" or not eq.ins:
-            return False
-        first = self.s.roots[eq.ins[0]]
-        return first is root or (
-            root.taken is not None
-            and root.taken == first.number
-            and first.kind == "input"
-        )
-
-    def _run(self, fn: Any, step: Step, out: str) -> None:
-        name = self._name("run", fn)
-        self.scratch = max(self.scratch, step.plan.scratch_nbytes)
-        self.lines.append(f"{name}({', '.join([*self._operands(step), out])})")
-
-    def _add_large(self, step: Step) -> None:
-        self.scratch = max(self.scratch, step.plan.into_nbytes)
-        name = self._name("into", step.plan.into)
-        operands = ", ".join(
-            ["state", *self._operands(step), f"v{step.equation.outs[0]}"]
-        )
-        self.lines.append(f"{name}({operands})")
-
-    def _write(self, step: Step, kernel: Write) -> None:
-        eq, plan = step.equation, step.plan
-        operands = self._operands(step)
-        if kernel.check is not None:
-            check, call = self._name("check", kernel.check), self._name("call", eq.call)
-            self.lines.append(f"{check}({call}, [{', '.join(operands)}])")
-        if eq.mode == "into" and (kernel.add is not None or not step.registers):
-            self._add_large(step)
-            return
-        outs = [f"v{v}" for v in eq.outs]
-        if eq.mode == "into":
-            outs = [f"v{step.registers[0]}"]
-        self.scratch = max(self.scratch, plan.scratch_nbytes)
-        if plan.source is not None:
-            value = plan.source.format(*operands).removesuffix(")")
-            self.lines.append(f"{value}, {outs[0]})")
-        else:
-            fn, call = self._name("fn", kernel.fn), self._name("call", eq.call)
-            self.lines.append(
-                f"{fn}({call}, ({', '.join(outs)},), ({_listed(operands)}))"
-            )
-        if eq.mode == "into":
-            out = f"v{eq.outs[0]}"
-            self.lines.append(f"add({out}, {outs[0]}, {out})")
-
-    def _library(self, step: Step, kernel: Library) -> None:
-        eq = step.equation
-        fn, call = self._name("fn", kernel.fn), self._name("call", eq.call)
-        self.lines.append(f"found = {fn}({', '.join([call, *self._operands(step)])})")
-        name = eq.call.op.name
-        scratch = 0
-        for k, v in enumerate(eq.outs):
-            root, aval = self.s.roots[v], self.s.avals[v]
-            value = "found" if len(eq.outs) == 1 else f"found[{k}]"
-            if self._adopted(root, step):
-                held = self._name("aval", aval)
-                state = _STATES.get(root.reason, "state")
-                self.lines.append(
-                    f"r{root.number} = adopt({state}, {value}, {held}, {name!r})"
-                )
-                self.lines.append(f"v{v} = r{root.number}.array")
-            else:
-                scratch += aval.nbytes
-                self.lines.append(f"copyto(v{v}, {value})")
-        self.lines.append("found = None")
-        self.scratch = max(self.scratch, scratch)
-
-    def _general(self, step: Step) -> None:
-        raise TypeError(f"no replay of kernel {step.equation.call.op.kernel!r}")
-
-
-def _listed(operands: list[str]) -> str:
-    return "".join(f"{name}, " for name in operands)
-
-
-class _ArrayWriter(_Writer):
-    """The same over arrays: `x0` is input 0, `o0` the memory of output root 0."""
-
-    def _params(self) -> list[str]:
-        s = self.s
-        return [
-            *[f"x{k}" for k in range(len(s.program.inputs))],
-            *[f"o{r.number}" for r in s.outputs if r.taken is None],
-        ]
-
-    def _input(self, k: int) -> str:
-        return f"x{k}"
-
-    def _output(self, root: Root, op: str, name: str) -> None:
-        source = f"o{root.number}" if root.taken is None else f"x{root.taken}"
-        self.lines.append(f"{name} = {source}")
-
-    def _adopted(self, root: Root, step: Step) -> bool:
-        return False
-
-    def _result(self, v: int) -> str:
-        return "None"
 
 
 __all__ = ["Replay", "arrays_of"]

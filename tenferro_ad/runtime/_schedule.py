@@ -191,9 +191,9 @@ class _Work:
             root = Root("input", OPERATION_OUTPUT, program.avals[v].nbytes, -1)
             root.number = number
             self.inputs.append(root)
-            self._join(v, root)
+            self._put(v, root)
         for v in program.literals:
-            self._join(v, Root("constant", OPERATION_OUTPUT, 0, -1))
+            self._put(v, Root("constant", OPERATION_OUTPUT, 0, -1))
         for number, eq in enumerate(program.equations):
             self.steps.append(self._step(number, eq))
             for v in eq.ins:
@@ -204,7 +204,7 @@ class _Work:
         for v in program.outputs:
             self.roots[v].stop = end
 
-    def _join(self, v: int, root: Root) -> None:
+    def _put(self, v: int, root: Root) -> None:
         self.roots[v] = root
         root.variables.append(v)
 
@@ -215,7 +215,7 @@ class _Work:
         kernel = call.op.kernel
         step = Step(number, eq, plan)
         if eq.mode != "fresh":
-            self._join(eq.outs[0], self.roots[eq.ins[0]])
+            self._put(eq.outs[0], self.roots[eq.ins[0]])
         elif isinstance(kernel, View) and self._views(eq, kernel):
             return step
         else:
@@ -224,9 +224,9 @@ class _Work:
             over = self._overwritten(number, eq, plan)
             for v in eq.outs:
                 if over is not None:
-                    self._join(v, over)
+                    self._put(v, over)
                 else:
-                    self._join(v, Root("arena", reason, self.avals[v].nbytes, number))
+                    self._put(v, Root("arena", reason, self.avals[v].nbytes, number))
         step.registers = self._registers(number, eq, plan)
         return step
 
@@ -243,7 +243,7 @@ class _Work:
             self.layouts[v] = layout
             moved = layout.ctypes.data - base.ctypes.data if layout.size else 0
             self.offsets[v] = self.offsets.get(source, 0) + moved
-            self._join(v, self.roots[source])
+            self._put(v, self.roots[source])
         return True
 
     def _layout(self, v: int) -> Array:
@@ -294,7 +294,7 @@ class _Work:
             self.avals.append(Aval(aval.shape, dtype, aval.device))
             v = len(self.avals) - 1
             root = Root("arena", reason, self.avals[v].nbytes, number, number)
-            self._join(v, root)
+            self._put(v, root)
             made.append(v)
         return tuple(made)
 

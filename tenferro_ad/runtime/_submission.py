@@ -12,11 +12,11 @@ Allocations are counted in the ledger scopes that were open where the call was m
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, final
 
 from .._aval import Aval, aval_of
-from .._ledger import STATE, State
+from .._ledger import OPERATION_OUTPUT, STATE, State
 from .._ownership import MoveOnly
 from ..backends import Engine, PreparedLaunch, infer_call
 from ..errors import (
@@ -31,7 +31,15 @@ from ..errors import (
     UnsupportedError,
 )
 from ..ops import Call, Op
-from ..storage import AllocationSpan, Tensor, allocate
+from ..storage import (
+    AllocationGroup,
+    AllocationSpan,
+    DescriptorSlot,
+    Tensor,
+    TensorView,
+    TensorViewMut,
+    allocate,
+)
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs
 
@@ -105,15 +113,78 @@ class ExecutionHandle(MoveOnly):
         return f"ExecutionHandle({'done' if self.is_done else 'in flight'})"
 
 
+class Work(Protocol):
+    """What a task runs: one operation, or a compiled graph.
+
+    Attributes:
+        name: for texts.
+    """
+
+    name: str
+
+    def memory(self) -> Sequence[tuple[Aval, int]]:
+        """What to allocate, each under its reason."""
+        ...
+
+    def kernel(self, endpoint: Any, state: State) -> object:
+        """What the endpoint runs."""
+        ...
+
+    def access(
+        self, inputs: ExecutionInputs
+    ) -> tuple[list[TensorView], list[TensorViewMut]]:
+        """Views that the kernel reads, and views of inputs that it writes."""
+        ...
+
+    def bundle(
+        self,
+        group: AllocationGroup,
+        bindings: Sequence[DescriptorSlot],
+        made: Sequence[Tensor],
+    ) -> ExecutionBundle:
+        """The outputs, after retirement."""
+        ...
+
+
 @final
-class _Task:
+class _OneCall:
+    """A single operation."""
+
+    __slots__ = ("_call", "name")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.name = call.op.name
+
+    def memory(self) -> Sequence[tuple[Aval, int]]:
+        return [(aval, OPERATION_OUTPUT) for aval in self._call.outs]
+
+    def kernel(self, endpoint: Any, state: State) -> object:
+        return endpoint.prepare(self._call)
+
+    def access(
+        self, inputs: ExecutionInputs
+    ) -> tuple[list[TensorView], list[TensorViewMut]]:
+        return [inputs._ei_group.view(slot) for slot in inputs._ei_bindings], []
+
+    def bundle(
+        self,
+        group: AllocationGroup,
+        bindings: Sequence[DescriptorSlot],
+        made: Sequence[Tensor],
+    ) -> ExecutionBundle:
+        return ExecutionBundle._make(group, [group._seat(t) for t in made])
+
+
+@final
+class Task:
     """One submission: owns the inputs and outputs, and publishes one outcome."""
 
-    __slots__ = ("_answer", "_call", "_endpoint", "_inputs", "_outputs", "_state")
+    __slots__ = ("_answer", "_endpoint", "_inputs", "_outputs", "_state", "_work")
 
-    def __init__(self, endpoint: Any, call: Call, inputs: ExecutionInputs) -> None:
+    def __init__(self, endpoint: Any, work: Work, inputs: ExecutionInputs) -> None:
         self._endpoint = endpoint
-        self._call = call
+        self._work = work
         self._inputs: ExecutionInputs | None = inputs
         self._outputs: list[Tensor] = []
         self._answer = _Answer()
@@ -121,18 +192,19 @@ class _Task:
 
     def launches(self) -> Iterator[PreparedLaunch]:
         """Allocate the outputs and prepare access to them and to the inputs."""
-        call = self._call
-        kernel = self._endpoint.prepare(call)
-        for aval in call.outs:
-            record = allocate(self._state, aval, call.op.name)
+        work, state = self._work, self._state
+        kernel = work.kernel(self._endpoint, state)
+        for aval, reason in work.memory():
+            under = State(state.account, reason, state.level, state.trace)
+            record = allocate(under, aval, work.name)
             self._outputs.append(record.into_tensor())
         yield self._prepared(kernel)
 
     def _prepared(self, kernel: object) -> PreparedLaunch:
         inputs = self._inputs
         assert inputs is not None
-        reads = [inputs._ei_group.view(slot) for slot in inputs._ei_bindings]
-        writes = [tensor.as_view_mut() for tensor in self._outputs]
+        reads, written = self._work.access(inputs)
+        writes = [*written, *[tensor.as_view_mut() for tensor in self._outputs]]
         try:
             return PreparedLaunch._of(self._endpoint, kernel, reads, writes)
         except BaseException:
@@ -159,8 +231,7 @@ class _Task:
         inputs, self._inputs = self._inputs, None
         outputs, self._outputs = self._outputs, []
         assert inputs is not None
-        group = inputs._surrender()
-        bundle = ExecutionBundle._make(group, [group._seat(t) for t in outputs])
+        bundle = self._work.bundle(inputs._surrender(), inputs._ei_bindings, outputs)
         self._answer.publish(Completed(bundle))
 
     def lose(
@@ -172,7 +243,7 @@ class _Task:
         if inputs is not None:
             inputs._surrender()
         error = CompletionError(
-            operation=self._call.op.name,
+            operation=self._work.name,
             found=_said(cause, "the endpoint gave no proof in time"),
             fix="treat the values as gone; their memory is kept for good",
         )
@@ -185,7 +256,7 @@ class _Task:
         assert inputs is not None
         inputs._moved_by = None
         error = ExecutionError(
-            operation=self._call.op.name,
+            operation=self._work.name,
             found=_said(cause, ""),
             fix="the inputs are unchanged: correct the cause and submit them again",
         )
@@ -229,38 +300,58 @@ class Submission:
                 fix="move the values into `ExecutionInputs`: a task owns what it uses",
             )
         inputs._require("submit_detached")
-        try:
-            call = planned(
-                self._engine.endpoint, self._op, avals_of(inputs), self._params
+
+        def work() -> Work:
+            return _OneCall(
+                planned(self._engine.endpoint, self._op, avals_of(inputs), self._params)
             )
-            task = _Task(self._engine.endpoint, call, inputs)
-            inputs._moved_by = "submit_detached"
-            self._engine.post(task)
-        except Exception as error:
-            inputs._moved_by = None
-            raise _rejected(self._op, error, inputs) from error
-        answer = task._answer
-        del task, call  # the task belongs to the engine now
-        answer.admission.wait(self._engine.deadline)
-        refusal = answer.refusal
-        if refusal is None:
-            return ExecutionHandle._make(answer)
-        answer.outcome = None
-        raise _rejected(self._op, refusal, inputs) from refusal
+
+        return submitted(self._engine, inputs, work, "submit_detached", self._op.name)
 
     def __repr__(self) -> str:
         return f"Submission({self._op.name} on {self._engine!r})"
 
 
-def _rejected(op: Op, error: BaseException, inputs: ExecutionInputs) -> SubmitRejected:
+def submitted(
+    engine: Engine,
+    inputs: ExecutionInputs,
+    make: Callable[[], Work],
+    operation: str,
+    name: str,
+) -> ExecutionHandle:
+    """Use up the inputs and post the work that `make` derives from them.
+
+    Raises:
+        SubmitRejected: nothing was enqueued; it has the exact inputs.
+    """
+    try:
+        task = Task(engine.endpoint, make(), inputs)
+        inputs._moved_by = operation
+        engine.post(task)
+    except Exception as error:
+        inputs._moved_by = None
+        raise _rejected(operation, name, error, inputs) from error
+    answer = task._answer
+    del task  # it belongs to the engine now
+    answer.admission.wait(engine.deadline)
+    refusal = answer.refusal
+    if refusal is None:
+        return ExecutionHandle._make(answer)
+    answer.outcome = None
+    raise _rejected(operation, name, refusal, inputs) from refusal
+
+
+def _rejected(
+    operation: str, name: str, error: BaseException, inputs: ExecutionInputs
+) -> SubmitRejected:
     cause = SubmitError(
-        operation=op.name,
+        operation=name,
         found=_said(error, ""),
         fix="nothing was enqueued: correct it and submit the inputs again",
     )
     cause.__cause__ = error
     return SubmitRejected(
-        operation="submit_detached",
+        operation=operation,
         found=cause.found,
         cause=cause,
         recovered=inputs,

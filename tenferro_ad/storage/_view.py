@@ -31,7 +31,7 @@ from ._access import (
     prepare_read,
 )
 from ._capability import StorageRef
-from ._descriptor import CheckedDescriptor, host_array
+from ._descriptor import CheckedDescriptor, check_descriptor, host_array
 from ._layout import CheckedLayout
 from ._provider import HostArray
 from ._reinterpret import reinterpreted
@@ -43,6 +43,7 @@ from ._traversal import (
 )
 
 if TYPE_CHECKING:
+    from ._slots import DescriptorRequest
     from ._tensor import Tensor
 
 
@@ -181,6 +182,19 @@ class TensorView(MoveOnly):
         """
         ref = self._live("as_view")._share("as_view")
         return TensorView._make(ref, self._view_descriptor)
+
+    def _described(self, request: DescriptorRequest) -> TensorView:
+        """A checked descriptor over the borrowed owner's bytes, under this borrow."""
+        ref = self._live("output")
+        new = check_descriptor(
+            "output",
+            ref._ref_claim,
+            request.shape,
+            request.dtype,
+            strides=request.strides,
+            offset=request.offset,
+        )
+        return TensorView._make(ref._share("output"), new)
 
     def __getitem__(self, key: object) -> TensorView:
         """The part that integers, slices, `...` and None select, without a copy.

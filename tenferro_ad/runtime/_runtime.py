@@ -1,0 +1,183 @@
+"""`Runtime`: compiled graphs on one endpoint, detached or scoped (contract G3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from ..backends import CPU, DEADLINE, Engine, HostEndpoint, HostStream
+from ..errors import InvalidArgumentError
+from ..storage import Contiguous
+from ._direct import device_of
+from ._graph import CompiledGraph, compile_program
+from ._package import ExecutionInputs
+from ._scoped import ScopedOutcome, ScopedReadInputs, execute_scoped
+from ._submission import ExecutionHandle, Work, avals_of, submitted
+from ._work import GraphWork, check_inputs
+
+
+@final
+class Runtime:
+    """Runs compiled graphs on an endpoint, in the order they are submitted.
+
+        rt = ta.Runtime("cpu")
+        graph = rt.compile(ta.trace(step, *specs))
+        handle = rt.submit(graph, ta.ExecutionInputs.of_tensors([x, y]))
+        match handle.wait(): ...
+
+    Args:
+        endpoint: discovery name ("cpu"), or an endpoint object.
+        name: the engine's id, of your choice; it stands in messages.
+        deadline: seconds without proof of completion after which work counts as
+            unproven; long on purpose.
+
+    Cost: nothing runs before the first submission, which starts two threads; they end
+        with `close` or with the runtime.
+    """
+
+    __slots__ = ("_engine", "_scoped", "name")
+
+    def __init__(
+        self,
+        endpoint: Any = "cpu",
+        *,
+        name: str | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
+        if endpoint in ("cpu", "cpu:stream"):
+            # One allocation domain, two endpoints: detached work has a stream.
+            scoped: Any = HostEndpoint("cpu", CPU)
+            endpoint = HostStream("cpu:stream", CPU)
+        elif isinstance(endpoint, str):
+            endpoint = scoped = device_of(endpoint, "Runtime").endpoint
+        else:
+            scoped = endpoint
+        self.name = endpoint.name if name is None else name
+        self._engine = Engine(endpoint, deadline)
+        self._scoped = scoped
+
+    @property
+    def endpoint(self) -> Any:
+        """Where submitted work runs."""
+        return self._engine.endpoint
+
+    def compile(self, traced: Any) -> CompiledGraph:
+        """The graph of a traced program.
+
+        Args:
+            traced: what `ta.trace` gave.
+
+        Raises:
+            InvalidArgumentError: not a traced program, or one that returns a tensor it
+                closed over (its owner is the graph's: pass it as an input).
+
+        Cost: time linear in the program; nothing is allocated or run.
+        """
+        program = getattr(traced, "program", None)
+        if program is None or not hasattr(traced, "constants"):
+            raise InvalidArgumentError(
+                operation="Runtime.compile",
+                argument="traced",
+                found=f"a `{type(traced).__name__}`",
+                fix="pass `ta.trace(fn, *specs)`; give named sizes with `.at(...)`",
+            )
+        constants = [c._record for c in traced.constants]
+        graph = compile_program(program, constants, metadata=traced.metadata)
+        plan = graph.plan
+        count = len(graph.in_avals)
+        for v in plan.program.outputs:
+            root = plan.roots[v]
+            if root.kind == "input" and root.number >= count:
+                raise InvalidArgumentError(
+                    operation="Runtime.compile",
+                    argument="traced",
+                    found="a program that returns a tensor it closed over",
+                    fix="pass that tensor as an argument, or return a result of it",
+                )
+        return graph
+
+    def submit(self, graph: CompiledGraph, inputs: ExecutionInputs) -> ExecutionHandle:
+        """Use up the inputs and run the graph on them, detached.
+
+        Raises:
+            SubmitRejected: nothing was enqueued; `into_parts()` gives the cause and
+                the exact inputs: a wrong number of bindings, a shape, dtype or device
+                that was not traced, one slot bound twice, a donation that no output
+                can use, an engine that is lost.
+
+        Cost: allocates the outputs and arenas, copies nothing, waits for the answer to
+            the first enqueue and not for the work.
+        """
+        _require(graph, "submit")
+        if not isinstance(inputs, ExecutionInputs):
+            raise InvalidArgumentError(
+                operation="submit",
+                argument="inputs",
+                found=f"a `{type(inputs).__name__}`",
+                fix="move the values into `ExecutionInputs`: a task owns what it uses",
+            )
+        inputs._require("submit")
+
+        def work() -> Work:
+            check_inputs(graph, self.endpoint, avals_of(inputs), "submit")
+            bindings = inputs._ei_bindings
+            if len(set(map(id, bindings))) < len(bindings):
+                raise InvalidArgumentError(
+                    operation="submit",
+                    argument="bindings",
+                    found="one slot bound to two inputs",
+                    fix="bind each slot once; trace the function with one argument",
+                )
+            steps = strides_of_inputs(inputs)
+            return GraphWork(graph.variant(inputs._ei_donated, steps))
+
+        return submitted(self._engine, inputs, work, "submit", "compiled graph")
+
+    def execute_scoped_read_only(
+        self, graph: CompiledGraph, inputs: ScopedReadInputs
+    ) -> ScopedOutcome:
+        """Run the graph on borrowed views, to its end.
+
+        Returns:
+            `Completed(ScopedExecutionBundle)` or `RetiredFailed(cause, inputs)`, once
+            the work has retired.
+
+        Raises:
+            ScopedSubmitRejected: the endpoint is asynchronous, or the inputs do not
+                fit; `into_parts()` gives the cause and the exact inputs.
+
+        Cost: allocates outputs and arenas, copies nothing, waits for the work.
+        """
+        _require(graph, "execute_scoped_read_only")
+        return execute_scoped(self._scoped, graph, inputs)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Accept nothing more and wait until everything submitted has ended.
+
+        Returns:
+            Whether it all ended within `timeout` seconds.
+        """
+        return self._engine.close(timeout)
+
+    def __repr__(self) -> str:
+        return f"Runtime({self.name!r} on {self.endpoint!r})"
+
+
+def strides_of_inputs(inputs: ExecutionInputs) -> Sequence[tuple[int, ...] | None]:
+    """Byte strides of each bound input, None for row-major ones."""
+    found: list[tuple[int, ...] | None] = []
+    for slot in inputs._ei_bindings:
+        descriptor = inputs._ei_group.record(slot).descriptor
+        layout = descriptor.layout
+        found.append(None if isinstance(layout, Contiguous) else descriptor.strides)
+    return found
+
+
+def _require(graph: Any, operation: str) -> None:
+    if not isinstance(graph, CompiledGraph):
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="graph",
+            found=f"a `{type(graph).__name__}`",
+            fix="pass what `Runtime.compile` gave",
+        )
