@@ -81,8 +81,7 @@ class Printed:
             prefix: begins the names of the kernel's own functions and numbers.
             aliased: `out` is the first operand's memory.
 
-        Floating-point warnings are the longer function's business. None where the
-        kernel is no straight line of statements.
+        None where the kernel is no straight line of statements.
         """
         body: Any = self.aliased if aliased else self.body
         written = getattr(body, "written", None)
@@ -102,8 +101,6 @@ class Printed:
                 return prefix + name
             return name
 
-        if lines and lines[0].startswith("with "):
-            lines = [line.removeprefix("    ") for line in lines[1:]]
         return [re.sub(r"[A-Za-z_]\w*", renamed, line) for line in lines], space
 
     def adder(self, shape: tuple[int, ...]) -> Run:
