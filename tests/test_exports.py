@@ -6,7 +6,8 @@ from tenferro_ad import engine
 # Working parts of the engine that users reach through operators and protocols.
 INTERNAL = {"HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
 INTERNAL |= {"axes_of", "axis_of", "extents", "int_of", "shape_of", "tensors"}
-INTERNAL |= {"last_diagonal", "program_of"}  # `ta.linalg.diagonal`, `ta.trace`
+# `ta.cond`, `ta.linalg.diagonal`, `ta.trace`
+INTERNAL |= {"branch", "last_diagonal", "program_of"}
 
 
 def test_every_engine_name_is_published() -> None:

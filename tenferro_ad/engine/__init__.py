@@ -27,6 +27,8 @@ from . import (
 from ._axes import axes_of, axis_of, extents, int_of, shape_of
 from ._checkpoint import checkpoint
 from ._compile import Compiled, compile
+from ._control import cond as branch  # `cond` is the one of a matrix
+from ._control import fori_loop, switch, while_loop
 from ._devices import default_device, devices
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -54,6 +56,7 @@ from ._forward import hvp, jvp
 from ._interchange import dlpack_device, from_dlpack, host_array_of, to_dlpack
 from ._jacobians import hessian, jacfwd, jacrev
 from ._linearize import linear_transpose, linearize
+from ._loops import scan
 from ._make import as_tensor, asarray, tensors, variable
 from ._namespace import *
 from ._plan import Plan, plan
@@ -105,6 +108,11 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "scan",
+    "branch",
+    "fori_loop",
+    "switch",
+    "while_loop",
     "linear_transpose",
     "linearize",
     "stop_gradient",

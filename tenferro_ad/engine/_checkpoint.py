@@ -85,6 +85,7 @@ class RegionLevel:
 
     __slots__ = ("core", "digests", "outer")
     opaque: Final = True
+    pulls: Final = False
     records_all: Final = True
     is_simple: Final = False
     watches: Final = False
@@ -114,7 +115,7 @@ class RegionLevel:
         if self.digests is not None:
             self.digests[len(program.equations)] = digest(outs)
         program.equations.append(Equation(call, ins, made))
-        core.has_select = core.has_select or call.op.is_select
+        core.has_select = core.has_select or call.is_select
         return list(made)
 
 

@@ -38,6 +38,7 @@ class Level(Protocol):
         records_all: equations without tracked inputs are recorded too.
         is_simple: a tape with no level outside; the fast paths ask this.
         closed: its block was left; it records nothing any more.
+        pulls: it is for reverse mode, and keeps what rules declare.
     """
 
     core: Any
@@ -47,6 +48,7 @@ class Level(Protocol):
     records_all: bool
     is_simple: bool
     closed: bool
+    pulls: bool
 
     def note(
         self,
@@ -163,6 +165,13 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     records = tuple([x._live(op.name) for x in operands])
     plan = plan_of(op, tuple([r.aval for r in records]), params)
     call = plan.call
+    known = len(call.outs)
+    if op.recorded is not None:
+        mask = pulled_mask(state.level, operands)
+        if mask and call.is_differentiable:
+            params = op.recorded(call, mask)
+            plan = plan_of(op, call.ins, params)
+            call = plan.call
     result: Any
     if state.trace is None:
         result = plan.execute(state, *records)
@@ -179,8 +188,35 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     chains = _chains(level, op, operands)
     untracked = not call.is_differentiable or all(c is None for c in chains)
     if untracked and (level is None or not level.records_all):
-        return tuple([EagerTensor(r, None, -1, None) for r in outs])
-    return tuple(handles(outs, emit(level, call, records, chains, outs)))
+        made = [EagerTensor(r, None, -1, None) for r in outs]
+    else:
+        made = handles(outs, emit(level, call, records, chains, outs))
+    del outs, result
+    return made[0] if known == 1 else tuple(made[:known])
+
+
+def pulled_mask(level: Any, operands: Sequence[EagerTensor]) -> int:
+    """The operands that reverse levels of the context track (bit i: operand i)."""
+    cores, watches = set(), False
+    while level is not None:
+        if level.pulls and not level.closed:
+            cores.add(level.core)
+            watches = watches or level.watches
+        level = level.outer
+    mask = 0
+    for i, x in enumerate(operands if cores else ()):
+        chain = chain_of(x)
+        while chain is not None:
+            link = chain[0]
+            if link in cores or (type(link) is Leaf and _follows(link, cores, watches)):
+                mask |= 1 << i
+                break
+            chain = chain[2]
+    return mask
+
+
+def _follows(leaf: Leaf, cores: set[Any], watches: bool) -> bool:
+    return watches or any(leaf in core.leaves for core in cores)
 
 
 def inside(state: State, x: EagerTensor, operation: str) -> EagerTensor:
@@ -253,7 +289,7 @@ def _on_tape(
         return EagerTensor(out, None, -1, None)
     spec = call.spec(mask)
     saved = tuple([hold(out if s < 0 else records[s]) for s in spec.saves])
-    if call.op.is_select:
+    if call.is_select:
         core.has_select = True
     return EagerTensor(out, core, core.append(spec, tuple(nodes), saved), None)
 

@@ -27,6 +27,7 @@ class ReverseLevel:
 
     __slots__ = ("closed", "core", "is_simple", "outer", "watches")
     opaque: Final = False
+    pulls: Final = True
     records_all: Final = False
 
     def __init__(self, core: TapeRecord, outer: Any, *, watches: bool) -> None:
@@ -61,7 +62,7 @@ class ReverseLevel:
                 for s in spec.saves
             ]
         )
-        if call.op.is_select:
+        if call.is_select:
             core.has_select = True
         first = core.append(spec, tuple([nodes[i] for i in spec.tracked]), saved)
         return [
@@ -111,6 +112,7 @@ class ForwardLevel:
 
     __slots__ = ("core", "outer")
     opaque: Final = False
+    pulls: Final = False
     records_all: Final = False
     is_simple: Final = False
     watches: Final = False
@@ -142,6 +144,6 @@ class ForwardLevel:
             pushed = call.push(direct() if bare else HANDLES, tangents, values)
         finally:
             STATE.reset(token)
-        if call.op.is_select:
+        if call.is_select:
             self.core.has_select = True
         return [-1 if t is None else self.core.seed(t) for t in pushed]

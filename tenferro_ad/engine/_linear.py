@@ -87,6 +87,7 @@ class LinearLevel:
 
     __slots__ = ("core", "outer")
     opaque: Final = False
+    pulls: Final = False
     records_all: Final = False
     is_simple: Final = False
     watches: Final = False
@@ -113,7 +114,7 @@ class LinearLevel:
             values[at] = value_at(record, chain, bare=False)
         made = [core.node() if a.dtype.kind in "fc" else -1 for a in call.outs]
         core.steps.append(Step(call, list(nodes), made, values))
-        core.has_select = core.has_select or call.op.is_select
+        core.has_select = core.has_select or call.is_select
         return made
 
 

@@ -4,6 +4,7 @@ from . import (
     _along,
     _along_reduced,
     _arrange,
+    _cond,
     _constants,
     _contract,
     _contractions,
@@ -21,11 +22,15 @@ from . import (
     _random_counts,
     _reductions,
     _reinterpret,
+    _scan,
     _sorting,
     _special,
+    _while,
 )
 from ._batching import BatchRule, by_loop, later, leading, longer, moved
+from ._body import Body, RegionHost, Tools
 from ._call import UNPREPARED, Applied
+from ._cond import branched
 from ._constants import exact
 from ._einsum import contraction_flops
 from ._elementwise import integer_power
@@ -40,6 +45,7 @@ from ._op import (
     Library,
     Move,
     Op,
+    Region,
     RuleSpec,
     View,
     Write,
@@ -66,14 +72,23 @@ from ._program import (
     may_alias,
     writable,
 )
+from ._regions import (
+    body_of,
+    push_through,
+    scanned,
+    with_inputs,
+    zeros,
+)
 from ._scalar import ElementwiseOp, elementwise, node_dtype
 from ._special import polygamma
+from ._while import looped_while, refused_reverse
 
 # Importing a module of rows enters them into the table.
 _ROWS = (
     _along,
     _along_reduced,
     _arrange,
+    _cond,
     _constants,
     _contract,
     _contractions,
@@ -91,12 +106,26 @@ _ROWS = (
     _random_counts,
     _reductions,
     _reinterpret,
+    _scan,
     _sorting,
     _special,
+    _while,
 )
 
 __all__ = [
     "TO_DEVICE",
+    "refused_reverse",
+    "looped_while",
+    "branched",
+    "zeros",
+    "with_inputs",
+    "scanned",
+    "push_through",
+    "body_of",
+    "Tools",
+    "RegionHost",
+    "Region",
+    "Body",
     "OPS",
     "UNPREPARED",
     "Applied",

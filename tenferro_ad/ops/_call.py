@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._aval import Aval
+from ._body import Body
 from ._joint import Pull, joint_pull, joint_push, joint_reads
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Call:
     Attributes:
         op, ins, outs, params: the operation, avals in and out, normalised parameters.
         Parameters are also attributes by name (`call.axis`).
+        is_select: it chooses between values (see `strong_zero`), or a body of it does.
     """
 
     __slots__ = (
@@ -72,6 +74,7 @@ class Call:
         "_specs",
         "ins",
         "is_differentiable",
+        "is_select",
         "op",
         "outs",
         "params",
@@ -88,8 +91,12 @@ class Call:
         self._specs: dict[int, RuleSpec] = {}
         # Integer and boolean results carry no derivative: they are never recorded.
         self.is_differentiable = any(a.dtype.kind in "fc" for a in outs)
+        self.is_select = op.is_select
         for name, value in zip(op.params, params, strict=True):
             setattr(self, name, value)
+            for part in value if type(value) is tuple else (value,):
+                if type(part) is Body and part.is_select:
+                    self.is_select = True
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"operation `{self.op.name}` has no parameter `{name}`")
@@ -207,11 +214,14 @@ class RuleSpec:
         self.rules: tuple[Any, Any] = (None, None)
         self.steps: tuple[Any, Any, None] = (UNPREPARED, UNPREPARED, None)
         self.kernels: list[tuple[Applied, Applied, list[int]] | None] | None = None
-        if call.op.joint is None:
+        op = call.op
+        if op.joint is None:
             self._each()
         else:
-            self.saves, self.pull = joint_pull(call, self.tracked)
+            self.saves, self.pull = joint_pull(call, self.tracked, op.joint)
             self.strong = self.pull
+            if op.joint_strong is not None:
+                _, self.strong = joint_pull(call, self.tracked, op.joint_strong)
         self.code = _CODES.get(self.saves, -1) if self.n_out == 1 else -1
 
     def _each(self) -> None:

@@ -11,8 +11,10 @@ on one; `tracked` are positions of arguments. `tangents` has an entry for each a
 None where it is zero. A single output's tangent is returned as it is, those of several
 as a tuple; None is a zero. As everywhere, keyword-only names are what a rule reads, and
 for `joint` what it keeps. A variadic row's argument stands for the tuple of all
-operands; `joint_keeps(call, tracked)` may say which of them the rule reads, and the
-others are None in the tuple.
+operands, and with `many_outs` that of the outputs for the tuple of those;
+`joint_keeps(call, tracked)` may say which positions the rule reads, and the others are
+None in the tuples. A row may have a `joint_strong` beside its `joint`, with the same
+names, for zero cotangents that absorb.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ def keywords(rule: Callable[..., Any]) -> tuple[str, ...]:
     )
 
 
-def joint_pull(call: Call, tracked: tuple[int, ...]) -> tuple[tuple[int, ...], Pull]:
+def joint_pull(
+    call: Call, tracked: tuple[int, ...], rule: Callable[..., Any]
+) -> tuple[tuple[int, ...], Pull]:
     """What the row's joint rule keeps, and `pull(F, ct, saved)`."""
     op = call.op
-    rule = op.joint
-    assert rule is not None
     kept = None if op.joint_keeps is None else frozenset(op.joint_keeps(call, tracked))
     read = _positions(call, rule, kept)
     flat: dict[int, None] = {}
@@ -94,6 +96,11 @@ def _positions(
         if op.variadic and name == op.args[0]:
             found[name] = tuple(
                 i if kept is None or i in kept else None for i in range(len(call.ins))
+            )
+        elif op.many_outs and name == op.outs[0]:
+            found[name] = tuple(
+                ~j if kept is None or ~j in kept else None
+                for j in range(len(call.outs))
             )
         else:
             found[name] = op.position(name, 0)

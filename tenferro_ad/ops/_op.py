@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ..errors import InternalError, NoRuleError, ShapeError
 from ._batching import BatchRule
+from ._body import RegionHost
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
@@ -30,6 +31,7 @@ __all__ = [
     "Library",
     "Move",
     "Op",
+    "Region",
     "RuleSpec",
     "View",
     "Write",
@@ -89,7 +91,18 @@ class Library:
     fn: Callable[..., Any]
 
 
-Kernel = Elementwise | Write | View | Library | Move
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A kernel made of operations: `fn(host, call, operands) -> outputs`.
+
+    It runs bodies (programs that are parameters) with the operations of the device;
+    `host` is what it may ask of the run time (see `RegionHost`).
+    """
+
+    fn: Callable[[RegionHost, Call, Sequence[Any]], list[Any]]
+
+
+Kernel = Elementwise | Write | View | Library | Move | Region
 
 
 class Op:
@@ -103,12 +116,15 @@ class Op:
         "joint",
         "joint_jvp",
         "joint_keeps",
+        "joint_strong",
         "jvp",
         "kernel",
+        "many_outs",
         "name",
         "outs",
         "params",
         "plans",
+        "recorded",
         "short",
         "variadic",
         "vjp",
@@ -127,9 +143,12 @@ class Op:
         jvp: dict[str, Rule] | None = None,
         joint: Rule | None = None,
         joint_keeps: Callable[[Call, tuple[int, ...]], Iterable[int]] | None = None,
+        joint_strong: Rule | None = None,
         joint_jvp: Rule | None = None,
+        recorded: Callable[[Call, int], tuple[Any, ...]] | None = None,
         batch: BatchRule | None = None,
         variadic: bool = False,
+        many_outs: bool = False,
         is_select: bool = False,
         short: Callable[[Call, str], Any] | None = None,
     ) -> None:
@@ -143,6 +162,7 @@ class Op:
         self.jvp = jvp or {}
         # Rules for all arguments together, in the place of `vjp` and `jvp` (`_joint`).
         self.joint, self.joint_keeps, self.joint_jvp = joint, joint_keeps, joint_jvp
+        self.joint_strong = joint_strong
         if (joint and vjp) or (joint_jvp and jvp):
             raise InternalError(
                 operation=name,
@@ -150,8 +170,14 @@ class Op:
                 found="a joint rule and rules for single arguments",
                 fix="declare one of them",
             )
+        # `recorded(call, mask)`: the parameters of the application that a reverse
+        # recording of the arguments in `mask` computes instead. Its outputs are the
+        # call's and, after them, what the rules read besides.
+        self.recorded = recorded
         self.batch = batch
-        self.variadic = variadic
+        # Variadic: the one name of `args` stands for all operands; `many_outs`: that of
+        # `outs` for all outputs, however many there are.
+        self.variadic, self.many_outs = variadic, many_outs
         self.is_select = is_select
         # `short(call, arg)`: where an argument's rule is a single operation with
         # nothing to adjust, its name, operands ("ct" or saved names) and parameters.

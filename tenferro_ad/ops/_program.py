@@ -66,7 +66,7 @@ class Program:
     @property
     def has_select(self) -> bool:
         """Some equation chooses between values (see `strong_zero`)."""
-        return any(eq.call.op.is_select for eq in self.equations)
+        return any(eq.call.is_select for eq in self.equations)
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:

@@ -76,7 +76,7 @@ class BatchEvaluator(Evaluator):
             values = [x.value for x in xs]
             fn = self.F[op]
             made = fn(values, *params) if op.variadic else fn(*values, *params)
-            outs = made if len(op.outs) > 1 else (made,)
+            outs = made if isinstance(made, tuple) else (made,)
             found = tuple([self.shared(y) for y in outs])
         else:
             call = plan_of(op, tuple([x.aval for x in xs]), params).call

@@ -14,10 +14,11 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import STATE
-from ..backends import CPU, Plan, find_device, opened_devices
+from ..backends import CPU, Plan, find_device, infer_call, opened_devices
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
-from ..ops import Applied, Call, Evaluator, Op, RuleSpec
+from ..ops import Applied, Call, Evaluator, Op, Region, RuleSpec
 from ..storage import ValueRecord
+from ._regions import region_plan
 from ._steps import InputRule, step_of
 
 # Plans hold structure only; a cache that grew past this is started afresh.
@@ -66,6 +67,8 @@ def _make(op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]) -> Plan:
             )
     if device is None:
         device = dict(zip(op.params, params, strict=True)).get("device", CPU)
+    if isinstance(op.kernel, Region):
+        return region_plan(infer_call(op, ins, params, device), plan_of, DIRECT)
     plan: Plan = device.plan(op, ins, params)
     return plan
 

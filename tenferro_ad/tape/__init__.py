@@ -1,12 +1,14 @@
 """What is kept: recordings, retention, the sweeps, checkpoint regions, gradients."""
 
 from ._backward import sweep
+from ._bodies import TOOLS
 from ._checkpoint import RegionCall, digest
 from ._gradients import Gradients
 from ._record import Leaf, Retained, TapeRecord, hold, let_go
 from ._retention import AdValueRecord, TapeRetention, ValueKey
 
 __all__ = [
+    "TOOLS",
     "AdValueRecord",
     "Gradients",
     "Leaf",

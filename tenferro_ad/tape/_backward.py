@@ -322,11 +322,12 @@ def _shares(
 ) -> list[tuple[int, Any, bool]]:
     """Input node, cotangent and whether it is fresh, for a rule of any form."""
     out = []
+    given = ct if type(ct) is tuple else (ct,)
     for j, g in zip(ins, gs, strict=True):
         if g is not None:
             mine = (
                 inplace
-                and g is not ct
+                and not any([g is c for c in given])
                 and (len(gs) == 1 or sum([h is g for h in gs]) == 1)
                 and _fresh(g, saved)
             )

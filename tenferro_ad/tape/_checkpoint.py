@@ -12,16 +12,25 @@ arXiv:1604.06174.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from .._aval import Aval
+from .._aval import Aval, is_inexact
 from .._ledger import RECOMPUTE_OUTPUT, STATE, State
 from ..errors import CheckpointMismatchError
-from ..ops import Evaluator, Program, compute, evaluate, last_uses, without_reuse
-from ..runtime import batched_program
+from ..ops import (
+    Evaluator,
+    Program,
+    compute,
+    evaluate,
+    last_uses,
+    push_through,
+    without_reuse,
+)
+from ..runtime import batched_program, plan_of
 from ..storage import host_elements
 from ._backward import sweep
 from ._record import NO_STEPS, TapeRecord
@@ -30,15 +39,15 @@ from ._record import NO_STEPS, TapeRecord
 class RegionOp:
     """What stands where other equations have an `Op`."""
 
-    __slots__ = ("is_select",)
+    __slots__ = ()
     name: Final = "checkpoint"
     params: Final = ()
     variadic: Final = True
     args: Final = ("inputs",)
     outs: Final = ("outputs",)
 
-    def __init__(self, is_select: bool) -> None:
-        self.is_select = is_select
+
+_OP: Final = RegionOp()
 
 
 class RegionCall:
@@ -52,7 +61,8 @@ class RegionCall:
     ) -> None:
         self.program = program = without_reuse(program)
         self.digests = digests
-        self.op = RegionOp(any(e.call.op.is_select for e in program.equations))
+        self.op = _OP
+        self.is_select = program.has_select
         avals = program.avals
         self.ins: tuple[Aval, ...] = tuple(avals[v] for v in program.inputs)
         self.outs: tuple[Aval, ...] = tuple(avals[v] for v in program.outputs)
@@ -88,19 +98,7 @@ class RegionCall:
         self, F: Evaluator, tangents: Sequence[Any], values: Sequence[Any]
     ) -> list[Any]:
         """Tangents of the outputs: the region runs again beside its tangents."""
-        prog = self.program
-        primal = dict(zip(prog.inputs, values, strict=False))
-        primal.update((v, F.literal(x)) for v, x in prog.literals.items())
-        tangent = dict(zip(prog.inputs, tangents, strict=True))
-        for eq in prog.equations:
-            ins = [primal[v] for v in eq.ins]
-            outs = compute(F, eq.call, ins)
-            ts = [tangent.get(v) for v in eq.ins]
-            if any(t is not None for t in ts):
-                pushed = eq.call.push(F, ts, [*ins, *outs])
-                tangent.update(zip(eq.outs, pushed, strict=True))
-            primal.update(zip(eq.outs, outs, strict=True))
-        return [tangent.get(v) for v in prog.outputs]
+        return push_through(self.program, F, values[: len(self.ins)], tangents)[1]
 
 
 class RegionSpec:
@@ -115,7 +113,7 @@ class RegionSpec:
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program
         n = len(prog.inputs)
-        self.call, self.mask = call, mask
+        self.call, self.mask, self.program = call, mask, prog
         self.n_out = len(prog.outputs)
         self.tracked = tuple(i for i in range(n) if mask >> i & 1)
         self.saves = (*range(n), *(~j for j in range(self.n_out)))
@@ -132,7 +130,9 @@ class RegionSpec:
                 m = 0
             self._masks.append(m)
             if m:
-                tracked.update(eq.outs)
+                tracked.update(v for v in eq.outs if is_inexact(prog.avals[v].dtype))
+        # What runs again: applications that a recording computes in another form are.
+        self.program = prog = _recorded(prog, self._masks)
         needed: set[int] = set()
         self._run: list[bool] = [False] * len(prog.equations)
         for number in range(len(prog.equations) - 1, -1, -1):
@@ -147,16 +147,28 @@ class RegionSpec:
         self._last = last_uses(prog)
 
     def pull(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._pull(F, ct, saved, strong=False)
+        return self.rerun(F, ct if self.n_out > 1 else (ct,), saved, {}, strong=False)
 
     def strong(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._pull(F, ct, saved, strong=True)
+        return self.rerun(F, ct if self.n_out > 1 else (ct,), saved, {}, strong=True)
 
-    def _pull(
-        self, F: Evaluator, ct: Any, saved: tuple[Any, ...], *, strong: bool
+    def rerun(
+        self,
+        F: Evaluator,
+        cts: Sequence[Any],
+        saved: Sequence[Any],
+        addends: Mapping[int, Any],
+        *,
+        strong: bool,
     ) -> tuple[Any, ...]:
-        prog = self.call.program
-        cts = ct if self.n_out > 1 else (ct,)
+        """Cotangents of the tracked inputs: run the region again and sweep.
+
+        Args:
+            cts: one for each output, or None.
+            saved: the inputs, and then what else was kept.
+            addends: by input, what to add to its cotangent.
+        """
+        prog = self.program
         state = STATE.get()
         token = STATE.set(
             State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
@@ -165,7 +177,7 @@ class RegionSpec:
             tape, nodes = self._replay(F, saved[: len(prog.inputs)])
         finally:
             STATE.reset(token)
-        seeds: dict[int, Any] = {}
+        seeds = {nodes[prog.inputs[i]]: x for i, x in addends.items()}
         for v, c in zip(prog.outputs, cts, strict=True):
             if c is not None and v in nodes:
                 at = nodes[v]
@@ -176,10 +188,10 @@ class RegionSpec:
         return tuple(found.get(nodes[prog.inputs[i]]) for i in self.tracked)
 
     def _replay(
-        self, F: Evaluator, inputs: tuple[Any, ...]
+        self, F: Evaluator, inputs: Sequence[Any]
     ) -> tuple[TapeRecord, dict[int, int]]:
         """Run the region again, recording it."""
-        prog = self.call.program
+        prog = self.program
         values: dict[int, Any] = dict(zip(prog.inputs, inputs, strict=True))
         values.update((v, F.literal(x)) for v, x in prog.literals.items())
         tape = TapeRecord()
@@ -189,7 +201,8 @@ class RegionSpec:
         for number, eq in enumerate(prog.equations):
             if self._run[number]:
                 outs = compute(F, eq.call, [values[v] for v in eq.ins])
-                self._verify(number, eq.call, outs)
+                known = len(self.call.program.equations[number].outs)
+                self._verify(number, eq.call, outs[:known])
                 values.update(zip(eq.outs, outs, strict=True))
             m = self._masks[number]
             if m:
@@ -221,6 +234,23 @@ class RegionSpec:
                 expected=digests[number].hex(),
                 seen=digest(outs).hex(),
             )
+
+
+def _recorded(program: Program, masks: list[int]) -> Program:
+    """The program with the applications that a recording computes instead."""
+    avals = list(program.avals)
+    equations = []
+    for eq, m in zip(program.equations, masks, strict=True):
+        recorded = getattr(eq.call.op, "recorded", None)
+        if m and recorded is not None:
+            call = eq.call
+            call = plan_of(call.op, call.ins, recorded(call, m)).call
+            more = call.outs[len(eq.outs) :]
+            new = range(len(avals), len(avals) + len(more))
+            avals += more
+            eq = replace(eq, call=call, outs=(*eq.outs, *new))
+        equations.append(eq)
+    return replace(program, equations=equations, avals=avals)
 
 
 def digest(values: Sequence[Any]) -> bytes:

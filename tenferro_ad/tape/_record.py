@@ -309,13 +309,14 @@ _NOTHING: Final = Aval((), np.dtype(np.float64), None)
 def _names(spec: Any) -> tuple[str, ...]:
     if isinstance(spec, RuleSpec):
         op = spec.call.op
-        return tuple(
-            op.outs[~s]
-            if s < 0
-            else (f"{op.args[0]}[{s}]" if op.variadic else op.args[s])
-            for s in spec.saves
-        )
+        return tuple(_name(op, s) for s in spec.saves)
     return getattr(spec, "names", ())
+
+
+def _name(op: Any, at: int) -> str:
+    if at < 0:
+        return f"{op.outs[0]}[{~at}]" if op.many_outs else op.outs[~at]
+    return f"{op.args[0]}[{at}]" if op.variadic else op.args[at]
 
 
 def _describe(name: str, operation: str, value: Any) -> Retained:

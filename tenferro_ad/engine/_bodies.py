@@ -1,0 +1,154 @@
+"""Functions as bodies of loops and branches: traced once, and held to their promises.
+
+What flows round a loop keeps its structure, shapes and dtypes, and branches give the
+same; where they do not, a typed error names the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+import optree
+
+from .._aval import Aval
+from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..ops import Program
+from ._dispatch import number_handle
+from ._eager import EagerTensor
+from ._make import as_tensor
+from ._pytrees import flatten
+from ._trace import traced
+
+NUMBERS: Final = (bool, int, float, complex)
+
+
+def unflatten(treedef: Any, leaves: Sequence[Any]) -> Any:
+    return optree.tree_unflatten(treedef, list(leaves))
+
+
+def structure_of(tree: Any) -> Any:
+    return flatten(tree)[1]
+
+
+@final
+class Carry:
+    """What a loop starts with: tensors, and Python numbers whose dtype the loop says.
+
+    Attributes:
+        treedef: its structure.
+    """
+
+    __slots__ = ("_dtypes", "_leaves", "device", "names", "treedef")
+
+    def __init__(self, tree: Any, argument: str, others: Sequence[EagerTensor]) -> None:
+        leaves, self.treedef = flatten(tree)
+        self._leaves = [x if type(x) in NUMBERS else as_tensor(x) for x in leaves]
+        self._dtypes = [
+            np.asarray(x).dtype if type(x) in NUMBERS else None for x in self._leaves
+        ]
+        self.names = [
+            argument + "".join(f"[{part!r}]" for part in path)
+            for path in self.treedef.paths()
+        ]
+        tensors = [x for x in self._leaves if isinstance(x, EagerTensor)]
+        known = [*tensors, *others]
+        self.device = known[0].device if known else None
+
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+    @property
+    def tensors(self) -> list[EagerTensor]:
+        """Numbers are rootless operands: no event."""
+        return [
+            x if dtype is None else number_handle(x, dtype, self.device)
+            for x, dtype in zip(self._leaves, self._dtypes, strict=True)
+        ]
+
+    @property
+    def avals(self) -> list[Aval]:
+        return [x.aval for x in self.tensors]
+
+    def adopt(self, avals: Sequence[Aval]) -> bool:
+        """Let numbers take the dtypes that a step gave; says whether one did."""
+        adopted = False
+        for i, (known, aval) in enumerate(zip(self._dtypes, avals, strict=True)):
+            if known is not None and aval.shape == () and aval.dtype != known:
+                self._dtypes[i] = aval.dtype
+                adopted = True
+        return adopted
+
+    def check_structure(self, operation: str, argument: str, tree: Any) -> None:
+        """A step must give the structure that it takes.
+
+        Raises:
+            InvalidArgumentError: shows both.
+        """
+        found = structure_of(tree)
+        if found != self.treedef:
+            raise InvalidArgumentError(
+                operation=operation,
+                argument=argument,
+                found=f"a carry of the structure {found}, where it takes "
+                f"{self.treedef}",
+                fix="return the carry in the structure of the initial value",
+            )
+
+    def check_avals(self, operation: str, argument: str, avals: Sequence[Aval]) -> None:
+        """A step must give the shapes and dtypes that it takes.
+
+        Raises:
+            ShapeError, DTypeError: names the leaf.
+        """
+        for name, aval, known in zip(self.names, avals, self.avals, strict=True):
+            if not aval.same(known):
+                kind = ShapeError if aval.shape != known.shape else DTypeError
+                raise kind(
+                    operation=operation,
+                    argument=argument,
+                    found=f"{aval!r} for `{name}`, which is {known!r} before the step",
+                    fix="keep the shapes and dtypes of what goes round the loop "
+                    "(`ta.astype`, `ta.broadcast_to`)",
+                )
+
+
+Traced = tuple[Program, list[EagerTensor], Any]
+
+
+def traced_step(
+    operation: str,
+    argument: str,
+    step: Callable[..., tuple[Any, Any]],
+    carry: Carry,
+    trees: tuple[Any, ...],
+    more: Sequence[Aval] = (),
+) -> Traced:
+    """The program of `step(*trees)`, which gives a pair: the next carry, and the rest.
+
+    Numbers among the carry take the dtype that a step gives them; that takes a second
+    trace.
+
+    Args:
+        trees: the carry, and what else a step takes; their structure only matters.
+        more: avals of the latter's tensors.
+    """
+
+    def pair(*given: Any) -> tuple[Any, Any]:
+        out = step(*given)
+        carry.check_structure(operation, argument, out[0])
+        return out
+
+    in_def = structure_of(trees)
+    k = len(carry)
+    while True:
+        avals = [*carry.avals, *more]
+        found = traced(pair, [None] * len(avals), avals, in_def)
+        if not carry.adopt(found[0].out_avals[:k]):
+            break
+    carry.check_avals(operation, argument, found[0].out_avals[:k])
+    return found
+
+
+__all__ = ["Carry", "structure_of", "traced_step", "unflatten"]
