@@ -15,6 +15,7 @@ import optree
 from .._aval import Aval
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import Program
+from ..runtime import default_device
 from ._dispatch import number_handle
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -54,7 +55,7 @@ class Carry:
         ]
         tensors = [x for x in self._leaves if isinstance(x, EagerTensor)]
         known = [*tensors, *others]
-        self.device = known[0].device if known else None
+        self.device = known[0].device if known else default_device()
 
     def __len__(self) -> int:
         return len(self._leaves)

@@ -16,7 +16,6 @@ import numpy as np
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import Program, body_of, branched, looped_while, refused_reverse
-from ..runtime import default_device
 from ..tape import TOOLS
 from ._axes import int_of
 from ._bodies import Carry, Traced, structure_of, traced_step, unflatten
@@ -377,13 +376,13 @@ def fori_loop(
     Cost: that of a `scan` over `arange(lower, upper)`.
     """
     bounds = [
-        _decided("fori_loop", name, x)
+        _decided("fori_loop", name, x, COUNT)
         for name, x in (("lower", lower), ("upper", upper))
     ]
     if None not in bounds:
         start, stop = (int(n) for n in bounds)
         n = max(stop - start, 0)
-        device = Carry(init_val, "init_val", ()).device or default_device()
+        device = Carry(init_val, "init_val", ()).device
         numbers = HANDLES.arange(start, start + n, 1, n, np.dtype(np.int64), device)
 
         def counted(val: Any, i: Any) -> tuple[Any, Any]:

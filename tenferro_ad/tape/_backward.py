@@ -327,7 +327,7 @@ def _shares(
         if g is not None:
             mine = (
                 inplace
-                and not any([g is c for c in given])
+                and not any(g is c for c in given)
                 and (len(gs) == 1 or sum([h is g for h in gs]) == 1)
                 and _fresh(g, saved)
             )

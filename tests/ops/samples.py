@@ -35,6 +35,7 @@ class Sample:
     Attributes:
         heavy: large; values and first derivatives only, and no comparison with JAX.
         fresh, copies: allocations and explicit duplicates, where not the row's.
+        kept: what the reverse rule of each operand keeps, where not the row's.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Sample:
     heavy: bool = False
     fresh: int | None = None
     copies: int | None = None
+    kept: dict[int, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Row:
             by sample and tracked positions.
         view: outputs are views, nothing is allocated.
         copies: explicit duplicates that the row makes.
+        reruns: backward runs a body of the row again.
         smooth: replaces `reference` in difference quotients.
         special: points that only the test of kept values visits, where a rule reads
             what makes no difference elsewhere.
@@ -71,6 +74,7 @@ class Row:
     kept: Callable[[Sample, tuple[int, ...]], set[str]] | None = None
     view: bool = False
     copies: int = 0
+    reruns: bool = False
     smooth: Callable[..., Any] | None = None
     special: tuple[Sample, ...] = ()
 
@@ -83,6 +87,8 @@ class Row:
 
     def kept_by(self, sample: Sample, i: int) -> set[str]:
         """Names that the reverse rule of argument i keeps."""
+        if sample.kept is not None:
+            return set(sample.kept[i].split())
         table = self.keeps
         if self.keeps_complex is not None and sample.operands[i].dtype.kind == "c":
             table = self.keeps_complex

@@ -432,7 +432,8 @@ def test_backward_allocates_what_its_ledger_says(
                 with ta.ledger(detail=False) as ledger:
                     grads = tape.backward(outs[0], cotangent=seed, retain=True)
                 assert sum(ledger.allocations.values()) == provider_calls.total
-                assert set(ledger.allocations) <= {"OperationOutput"}
+                again = {"CheckpointRecomputeOutput"} if row.reruns else set()
+                assert set(ledger.allocations) <= {"OperationOutput"} | again
                 assert ledger.copies == {}
                 # What is left is the gradients: one root for each of them.
                 assert ledger.live == len(grads)
