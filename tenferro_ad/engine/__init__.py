@@ -25,10 +25,10 @@ from . import (
     _operators,  # noqa: F401  (attaches operators and methods)
 )
 from ._axes import axes_of, axis_of, extents, int_of, shape_of
+from ._branches import cond as branch  # `cond` is the one of a matrix
+from ._branches import switch
 from ._checkpoint import checkpoint
 from ._compile import Compiled, compile
-from ._control import cond as branch  # `cond` is the one of a matrix
-from ._control import fori_loop, switch, while_loop
 from ._devices import default_device, devices
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -68,6 +68,7 @@ from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
 from ._value_guard import ValueGuard
 from ._vmap import vmap
+from ._while import fori_loop, while_loop
 
 __all__ = [
     # tensors

@@ -16,9 +16,10 @@ from .._aval import Aval
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import Program
 from ..runtime import default_device
-from ._dispatch import number_handle
+from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
+from ._operands import number_handle
 from ._pytrees import flatten
 from ._trace import traced
 
@@ -31,6 +32,12 @@ def unflatten(treedef: Any, leaves: Sequence[Any]) -> Any:
 
 def structure_of(tree: Any) -> Any:
     return flatten(tree)[1]
+
+
+def rooted(x: EagerTensor) -> EagerTensor:
+    """A number as a value of its own."""
+    made: EagerTensor = HANDLES.accumulate(x) if x._record.is_rootless else x
+    return made
 
 
 @final
@@ -152,4 +159,4 @@ def traced_step(
     return found
 
 
-__all__ = ["Carry", "structure_of", "traced_step", "unflatten"]
+__all__ = ["Carry", "rooted", "structure_of", "traced_step", "unflatten"]

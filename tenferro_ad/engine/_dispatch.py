@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-import numpy as np
-
 from .._ledger import STATE, State
-from ..errors import DTypeError, InactiveTapeError, InvalidArgumentError
+from ..errors import InactiveTapeError
 from ..ops import Call, Evaluator, Op
-from ..runtime import DIRECT, host_aval, pair_plan, plan_of, scalar_record
-from ..storage import ValueRecord, transfer
+from ..runtime import DIRECT, pair_plan, plan_of
+from ..storage import ValueRecord
 from ..tape import Leaf, hold
 from ._eager import EagerTensor
+from ._operands import NUMBERS, as_handles, number_handle
 from ._written import written_out
-
-NUMBER_LIMIT: Final = 4096
 
 Chain = Any  # (link, node, outer chain) or None
 
@@ -188,11 +185,11 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     chains = _chains(level, op, operands)
     untracked = not call.is_differentiable or all(c is None for c in chains)
     if untracked and (level is None or not level.records_all):
-        made = [EagerTensor(r, None, -1, None) for r in outs]
+        found = [EagerTensor(r, None, -1, None) for r in outs]
     else:
-        made = handles(outs, emit(level, call, records, chains, outs))
+        found = handles(outs, emit(level, call, records, chains, outs))
     del outs, result
-    return made[0] if known == 1 else tuple(made[:known])
+    return found[0] if known == 1 else tuple(found[:known])
 
 
 def pulled_mask(level: Any, operands: Sequence[EagerTensor]) -> int:
@@ -294,74 +291,6 @@ def _on_tape(
     return EagerTensor(out, core, core.append(spec, tuple(nodes), saved), None)
 
 
-def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
-    """Handles for all operands: Python numbers are weakly typed and have no root; NumPy
-    arrays come in through a recorded `Transfer`."""
-    known = [x for x in operands if type(x) is EagerTensor]
-    if len(known) == len(operands):
-        return operands
-    device = known[0].device if known else None
-    converted = [
-        x if type(x) is EagerTensor else _from_outside(op, i, x, device)
-        for i, x in enumerate(operands)
-    ]
-    avals = [x.aval for x in converted if type(x) is EagerTensor]
-    if not avals:
-        raise InvalidArgumentError(
-            operation=op.name,
-            argument=op.args[0],
-            found="Python numbers only",
-            fix="wrap one of them: `ta.asarray(x)`",
-        )
-    dtype = np.result_type(*[a.dtype for a in avals])
-    device = avals[0].device
-    return tuple(
-        x if type(x) is EagerTensor else number_handle(x, dtype, device)
-        for x in converted
-    )
-
-
-_NUMBERS: Final = frozenset({bool, int, float, complex})
-_numbers: dict[Any, EagerTensor] = {}
-
-
-def number_handle(value: Any, dtype: np.dtype[Any], device: Any) -> EagerTensor:
-    """A number as an operand beside values of `dtype`: rootless, without any event.
-
-    Python numbers are weak (they take the other operand's dtype where its kind can hold
-    them); NumPy scalars keep their own dtype (NEP 50).
-    """
-    # 0.0 equals -0.0 as a key, and NaN no key at all.
-    key = (type(value), value if value else str(value), dtype, device)
-    found = _numbers.get(key)
-    if found is None:
-        own = value.dtype if isinstance(value, np.generic) else None
-        record = scalar_record(value, own or np.result_type(dtype, value), device)
-        found = EagerTensor(record, None, -1, None)
-        if len(_numbers) >= NUMBER_LIMIT:
-            _numbers.clear()
-        _numbers[key] = found
-    return found
-
-
-def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
-    if type(x) in _NUMBERS:
-        return x
-    if isinstance(x, np.generic) and x.dtype.kind in "biufc":
-        return x
-    if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
-        record = transfer(x, host_aval(x, device), op.name)
-        return EagerTensor(record, None, -1, None)
-    if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
-        return x
-    raise DTypeError(
-        operation=op.name,
-        argument=op.args[0] if op.variadic else op.args[i],
-        found=f"an object of type `{type(x).__name__}`",
-        fix="pass a tensor (`ta.asarray`), a NumPy array or a Python number",
-    )
-
-
 def apply_region(call: Any, operands: Sequence[EagerTensor]) -> list[EagerTensor]:
     """A region's call on handles: one equation of every level and of an open trace."""
     state = STATE.get()
@@ -408,14 +337,14 @@ def _general_unary(op: Op, x: Any) -> Any:
 
 def _general_binary(op: Op, x: Any, y: Any) -> Any:
     if type(x) is EagerTensor:
-        if type(y) in _NUMBERS:
+        if type(y) in NUMBERS:
             aval = x._live(op.name).aval
             return HANDLES[op](x, number_handle(y, aval.dtype, aval.device))
         if type(y) is EagerTensor:
             result = apply(op, (x, y), ())
             pair_plan(op, x.aval, y.aval)
             return result
-    elif type(y) is EagerTensor and type(x) in _NUMBERS:
+    elif type(y) is EagerTensor and type(x) in NUMBERS:
         aval = y._live(op.name).aval
         return HANDLES[op](number_handle(x, aval.dtype, aval.device), y)
     return apply(op, (x, y), ())

@@ -15,7 +15,7 @@ from ..errors import InvalidArgumentError, ShapeError
 from ..ops import body_of, scanned
 from ..tape import TOOLS
 from ._axes import int_of
-from ._bodies import Carry, traced_step, unflatten
+from ._bodies import Carry, rooted, traced_step, unflatten
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -104,7 +104,7 @@ def looped(
         length,
         reverse=reverse,
     )
-    return unflatten(out_def, outs)  # type: ignore[no-any-return]
+    return unflatten(out_def, [rooted(y) for y in outs])  # type: ignore[no-any-return]
 
 
 def _steps(rows: list[EagerTensor], xs_def: Any, length: int | None) -> int:

@@ -39,15 +39,15 @@ from ._record import NO_STEPS, TapeRecord
 class RegionOp:
     """What stands where other equations have an `Op`."""
 
-    __slots__ = ()
+    __slots__ = ("is_select",)
     name: Final = "checkpoint"
     params: Final = ()
     variadic: Final = True
     args: Final = ("inputs",)
     outs: Final = ("outputs",)
 
-
-_OP: Final = RegionOp()
+    def __init__(self, is_select: bool) -> None:
+        self.is_select = is_select
 
 
 class RegionCall:
@@ -61,8 +61,8 @@ class RegionCall:
     ) -> None:
         self.program = program = without_reuse(program)
         self.digests = digests
-        self.op = _OP
         self.is_select = program.has_select
+        self.op = RegionOp(self.is_select)
         avals = program.avals
         self.ins: tuple[Aval, ...] = tuple(avals[v] for v in program.inputs)
         self.outs: tuple[Aval, ...] = tuple(avals[v] for v in program.outputs)

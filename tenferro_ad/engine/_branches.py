@@ -1,0 +1,234 @@
+"""`ta.cond` and `ta.switch`: one of several functions, as a value decides.
+
+Where the deciding value is there, these run like Python's own statement: only the
+branch that is taken, as ordinary recorded operations. In a traced function they are one
+operation with the branches as bodies (`ops/_cond.py`); what branches close over becomes
+operands and keeps its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from .._ledger import STATE
+from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..ops import Program, body_of, branched
+from ..tape import TOOLS
+from ._bodies import Traced, unflatten
+from ._dispatch import HANDLES
+from ._eager import EagerTensor
+from ._make import as_tensor
+from ._pytrees import flatten
+from ._trace import aval_like, traced
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    *operands: Any,
+) -> Any:
+    """`true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
+
+    Args:
+        pred: a boolean or real scalar; numbers count as true unless they are 0.
+        true_fn, false_fn: functions of the operands; in a traced function both are
+            called and must give the same structure, shapes and dtypes.
+        operands: pytrees of tensors.
+
+    Raises:
+        ShapeError, DTypeError: `pred` is no boolean or real scalar.
+        InvalidArgumentError, ShapeError, DTypeError (in a traced function): the
+            branches differ in structure, shape or dtype of what they give.
+
+    Cost: that of the branch taken. In a traced function one operation, which keeps the
+        operands that a branch's derivative reads and nothing from inside: backward runs
+        the branch once more. Under `vmap`, a `pred` that differs between examples runs
+        both branches and selects.
+    """
+    value = decided("cond", "pred", pred)
+    if value is not None:
+        return _taken(true_fn if value else false_fn, operands)
+    pred = scalar_of("cond", "pred", as_tensor(pred))
+    fns = {"false_fn": false_fn, "true_fn": true_fn}
+    return branches_of("cond", truth_of(pred), fns, operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; an index out of range is brought to its end.
+
+    Args:
+        index: an integer scalar.
+        branches: functions of the operands, at least one; see `cond`.
+        operands: pytrees of tensors.
+
+    Raises:
+        InvalidArgumentError: no branches.
+        and what `cond` raises.
+
+    Cost: as `cond`.
+    """
+    if not branches:
+        raise InvalidArgumentError(
+            operation="switch",
+            argument="branches",
+            found="no branches",
+            fix="give at least one function",
+        )
+    value = decided("switch", "index", index, COUNT)
+    if value is not None or len(branches) == 1:
+        chosen = min(max(int(value or 0), 0), len(branches) - 1)
+        return _taken(branches[chosen], operands)
+    index = scalar_of("switch", "index", as_tensor(index), COUNT)
+    fns = {f"branches[{k}]": fn for k, fn in enumerate(branches)}
+    return branches_of("switch", index, fns, operands)
+
+
+# Which dtypes decide: a truth, or a number of something.
+TRUTH: Final = "biuf"
+COUNT: Final = "iu"
+
+
+def decided(operation: str, argument: str, x: Any, kinds: str = TRUTH) -> Any:
+    """The scalar as a Python number, or None in a traced function.
+
+    Raises:
+        ShapeError, DTypeError: no scalar, or of another kind.
+    """
+    if isinstance(x, bool | int | float | np.generic) and np.dtype(type(x)).kind in (
+        *kinds,
+        "b",
+    ):
+        return x
+    x = scalar_of(operation, argument, as_tensor(x), kinds)
+    if STATE.get().trace is not None:
+        return None
+    with x.value() as guard:
+        return guard.numpy().item()
+
+
+def scalar_of(
+    operation: str, argument: str, x: EagerTensor, kinds: str = TRUTH
+) -> EagerTensor:
+    if x.shape != ():
+        raise ShapeError(
+            operation=operation,
+            argument=argument,
+            found=f"shape {x.shape}",
+            fix="give a scalar (`ta.any`, `ta.all`), or choose between elements with "
+            "`ta.where`",
+        )
+    if x.dtype.kind not in kinds:
+        raise DTypeError(
+            operation=operation,
+            argument=argument,
+            found=f"dtype {x.dtype}",
+            fix="give an integer" if kinds == COUNT else "compare it with something",
+        )
+    return x
+
+
+def truth_of(x: EagerTensor) -> EagerTensor:
+    """A scalar as a boolean: whether it is not 0."""
+    made: EagerTensor = x if x.dtype == np.bool_ else HANDLES.not_equal(x, 0)
+    return made
+
+
+def _as_given(x: Any) -> Any:
+    """An operand for a branch: arrays come in as tensors."""
+    return as_tensor(x) if isinstance(x, np.ndarray) else x
+
+
+def _taken(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    leaves, treedef = flatten(operands)
+    out = fn(*unflatten(treedef, [_as_given(x) for x in leaves]))
+    outs, out_def = flatten(out)
+    return unflatten(out_def, [as_tensor(y) for y in outs])
+
+
+def branches_of(
+    operation: str,
+    index: EagerTensor,
+    fns: dict[str, Callable[..., Any]],
+    operands: tuple[Any, ...],
+) -> Any:
+    """All branches as bodies of one operation."""
+    leaves, in_def = flatten(operands)
+    leaves = [_as_given(x) for x in leaves]
+    avals = [aval_like(x) for x in leaves]
+    made = [traced(fn, leaves, avals, in_def) for fn in fns.values()]
+    _check_alike(operation, list(fns), made)
+    given = [x for x, aval in zip(leaves, avals, strict=True) if aval is not None]
+    constants, places = _joined([found[1] for found in made])
+    bodies = [
+        body_of(_widened(program, len(given), at, constants), TOOLS)
+        for (program, _, _), at in zip(made, places, strict=True)
+    ]
+    outs = branched(HANDLES, index, bodies, [*given, *constants])
+    return unflatten(made[0][2], outs)
+
+
+def _joined(
+    parts: list[list[EagerTensor]],
+) -> tuple[list[EagerTensor], list[list[int]]]:
+    """The constants of all branches, each once, and where those of each stand."""
+    found: dict[Any, int] = {}
+    constants: list[EagerTensor] = []
+    places = []
+    for part in parts:
+        at = []
+        for x in part:
+            key = (id(x._record), id(x._link), x._node)
+            if key not in found:
+                found[key] = len(constants)
+                constants.append(x)
+            at.append(found[key])
+        places.append(at)
+    return constants, places
+
+
+def _widened(
+    program: Program, n: int, at: list[int], constants: list[EagerTensor]
+) -> Program:
+    """A branch that also takes, and ignores, the constants of the others."""
+    mine = dict(zip(at, program.inputs[n:], strict=True))
+    more = [
+        mine[k] if k in mine else program.variable(x.aval)
+        for k, x in enumerate(constants)
+    ]
+    program.inputs = [*program.inputs[:n], *more]
+    return program
+
+
+def _check_alike(operation: str, names: list[str], made: list[Traced]) -> None:
+    """Branches give the same structure, shapes and dtypes.
+
+    Raises:
+        InvalidArgumentError, ShapeError, DTypeError: shows both.
+    """
+    program, _, out_def = made[0]
+    paths = [
+        "out" + "".join(f"[{part!r}]" for part in path) for path in out_def.paths()
+    ]
+    for name, (other, _, other_def) in zip(names[1:], made[1:], strict=True):
+        if other_def != out_def:
+            raise InvalidArgumentError(
+                operation=operation,
+                argument=name,
+                found=f"a result of the structure {other_def}, where `{names[0]}` "
+                f"gives {out_def}",
+                fix="return the same structure from every branch",
+            )
+        for path, a, b in zip(paths, program.out_avals, other.out_avals, strict=True):
+            if not a.same(b):
+                kind = ShapeError if a.shape != b.shape else DTypeError
+                raise kind(
+                    operation=operation,
+                    argument=name,
+                    found=f"{b!r} for `{path}`, where `{names[0]}` gives {a!r}",
+                    fix="return the same shapes and dtypes from every branch "
+                    "(`ta.astype`, `ta.broadcast_to`)",
+                )

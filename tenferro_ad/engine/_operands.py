@@ -1,0 +1,83 @@
+"""What operations take besides tensors: numbers and NumPy arrays, as handles."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import DTypeError, InvalidArgumentError
+from ..ops import Op
+from ..runtime import host_aval, scalar_record
+from ..storage import transfer
+from ._eager import EagerTensor
+
+NUMBER_LIMIT: Final = 4096
+
+
+def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
+    """Handles for all operands: Python numbers are weakly typed and have no root; NumPy
+    arrays come in through a recorded `Transfer`."""
+    known = [x for x in operands if type(x) is EagerTensor]
+    if len(known) == len(operands):
+        return operands
+    device = known[0].device if known else None
+    converted = [
+        x if type(x) is EagerTensor else _from_outside(op, i, x, device)
+        for i, x in enumerate(operands)
+    ]
+    avals = [x.aval for x in converted if type(x) is EagerTensor]
+    if not avals:
+        raise InvalidArgumentError(
+            operation=op.name,
+            argument=op.args[0],
+            found="Python numbers only",
+            fix="wrap one of them: `ta.asarray(x)`",
+        )
+    dtype = np.result_type(*[a.dtype for a in avals])
+    device = avals[0].device
+    return tuple(
+        x if type(x) is EagerTensor else number_handle(x, dtype, device)
+        for x in converted
+    )
+
+
+NUMBERS: Final = frozenset({bool, int, float, complex})
+_numbers: dict[Any, EagerTensor] = {}
+
+
+def number_handle(value: Any, dtype: np.dtype[Any], device: Any) -> EagerTensor:
+    """A number as an operand beside values of `dtype`: rootless, without any event.
+
+    Python numbers are weak (they take the other operand's dtype where its kind can hold
+    them); NumPy scalars keep their own dtype (NEP 50).
+    """
+    # 0.0 equals -0.0 as a key, and NaN no key at all.
+    key = (type(value), value if value else str(value), dtype, device)
+    found = _numbers.get(key)
+    if found is None:
+        own = value.dtype if isinstance(value, np.generic) else None
+        record = scalar_record(value, own or np.result_type(dtype, value), device)
+        found = EagerTensor(record, None, -1, None)
+        if len(_numbers) >= NUMBER_LIMIT:
+            _numbers.clear()
+        _numbers[key] = found
+    return found
+
+
+def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
+    if type(x) in NUMBERS:
+        return x
+    if isinstance(x, np.generic) and x.dtype.kind in "biufc":
+        return x
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
+        record = transfer(x, host_aval(x, device), op.name)
+        return EagerTensor(record, None, -1, None)
+    if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
+        return x
+    raise DTypeError(
+        operation=op.name,
+        argument=op.args[0] if op.variadic else op.args[i],
+        found=f"an object of type `{type(x).__name__}`",
+        fix="pass a tensor (`ta.asarray`), a NumPy array or a Python number",
+    )
