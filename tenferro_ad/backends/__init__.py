@@ -17,6 +17,7 @@ from ._engine import DEADLINE, Engine, Job
 from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
 from ._plan import Plan, compiled
+from ._program_kernel import Part, Place, ProgramKernel
 from ._quiet import loud, quiet, quietly
 from ._registry import (
     KINDS,
@@ -46,8 +47,11 @@ __all__ = [
     "Job",
     "LaneReport",
     "Launch",
+    "Part",
+    "Place",
     "Plan",
     "PreparedLaunch",
+    "ProgramKernel",
     "Proof",
     "bind_launch",
     "compiled",

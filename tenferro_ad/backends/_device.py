@@ -39,6 +39,8 @@ class AsynchronousDevice(ABC):
     """
 
     takes_views: ClassVar[bool] = True
+    # Whether a kernel may read and write one buffer, at different places.
+    shares_buffers: ClassVar[bool] = True
     is_synchronous: ClassVar[bool] = False
     name: str
 
@@ -115,7 +117,7 @@ class AsynchronousDevice(ABC):
             raise unsupported(call, self.name)
         return self.prepare(call)
 
-    def _kept(self, key: Any, make: Any, made_of: Any) -> object:
+    def _cached(self, key: Any, make: Any, made_of: Any) -> object:
         """A kernel that is no plan's own, kept by what it was made for."""
         found = self._kernels.get(key)
         if found is None:
@@ -136,7 +138,7 @@ class AsynchronousDevice(ABC):
         """
         if isinstance(source, DeviceArray | TensorView | TensorViewMut):
             aval = aval_of(target.shape, target.dtype, self)
-            kernel = self._kept(("copy", aval), self.prepare_copy, aval)
+            kernel = self._cached(("copy", aval), self.prepare_copy, aval)
             self.executions.launch("copy", kernel, [source], [target])
         else:
             self.upload(target, np.asarray(source))
@@ -150,5 +152,5 @@ class AsynchronousDevice(ABC):
         kernel = self._kernels.get(("sum", aval))
         if kernel is None:
             same = infer_call(OPS["accumulate"], (aval,), (), self)
-            kernel = self._kept(("sum", aval), self.prepare_sum, same)
+            kernel = self._cached(("sum", aval), self.prepare_sum, same)
         self.executions.launch("add", kernel, [other], [target])

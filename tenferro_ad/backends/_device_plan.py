@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._ledger import State
-from ..ops import Call, Elementwise, View
+from ..ops import Call, ElementwiseOp, View
 from ..storage import DeviceArray, ValueRecord, allocate, duplicate
+from ._numpy_printer import print_numpy
 from ._plan import Plan
 
 
@@ -59,8 +60,13 @@ def launch_plan(device: LaunchingDevice, call: Call, kernel: object) -> Plan:
     def overwrite(*arrays: Any) -> None:
         device.executions.launch(name, kernel, arrays[:-1], arrays[-1:])
 
-    over = overwrite if isinstance(call.op.kernel, Elementwise) else None
-    return Plan(call, execute, into=into, overwrite=over)
+    if not isinstance(call.op, ElementwiseOp):
+        return Plan(call, execute, into=into)
+    # The registers of host kernels have places in arenas: schedules are the same.
+    kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in call.ins)
+    dtypes = [a.dtype for a in call.ins]
+    printed = print_numpy(call.op.expr_of(kinds), call.op.args, dtypes)
+    return Plan(call, execute, into=into, overwrite=overwrite, printed=printed)
 
 
 # ---- views

@@ -155,14 +155,21 @@ class _Condition:
 class Engine:
     """Runs detached work on one endpoint, in order.
 
+    Args:
+        id: the caller's name for it, in texts; the endpoint's name if None. Nothing is
+            found by it: an engine is the object that its maker holds.
+
     Attributes:
         endpoint: Where the work runs.
 
     Cost: two threads, started by the first job and ended by `close` or with the engine.
     """
 
-    def __init__(self, endpoint: Endpoint, deadline: float = DEADLINE) -> None:
+    def __init__(
+        self, endpoint: Endpoint, deadline: float = DEADLINE, *, id: str | None = None
+    ) -> None:
         self.endpoint = endpoint
+        self.id = endpoint.name if id is None else id
         self._condition = _Condition(deadline)
         self._jobs: Runs = queue.SimpleQueue()
         self._drain: Runs = queue.SimpleQueue()
@@ -223,7 +230,7 @@ class Engine:
         if os.getpid() != self._process:
             raise ForkedProcessError(operation=operation)
         if self.is_lost:
-            raise EngineLostError(operation=operation, engine=self.endpoint.name)
+            raise EngineLostError(operation=operation, engine=self.id)
 
     def _start(self) -> None:
         if self._threads:
@@ -263,7 +270,7 @@ class Engine:
             self._end()
 
     def __repr__(self) -> str:
-        return f"Engine({self.endpoint.name!r})"
+        return f"Engine({self.id!r} on {self.endpoint.name!r})"
 
 
 # ---- worker

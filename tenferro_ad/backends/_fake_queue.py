@@ -17,6 +17,7 @@ import numpy as np
 from ._backend import Launch
 from ._faults import FakeFailureError
 from ._kernels import HostKernel, host_operands
+from ._program_kernel import parts
 from ._quiet import loud, quiet
 
 FREED: Final = 0xDB
@@ -119,11 +120,11 @@ class FakeEvent:
         launch = self._launch
         if self.state != "pending" or launch is None:
             return
-        kernel: HostKernel = launch.kernel  # type: ignore[assignment]
-        outs, ins = host_operands(launch, _memory)
         before = quiet()
         try:
-            kernel(outs, ins)
+            for part in parts(launch):
+                kernel: HostKernel = part.kernel  # type: ignore[assignment]
+                kernel(*host_operands(part, _memory))
         except Exception as error:
             self._end("failed", error)
         else:

@@ -19,6 +19,7 @@ from ..ops import Call, Op
 from ._backend import Launch, Proof
 from ._cpu import CPU, CpuDevice
 from ._kernels import HostKernel, has_host_kernel, host_kernel, host_operands
+from ._program_kernel import parts
 from ._quiet import loud, quiet
 
 
@@ -34,10 +35,11 @@ class HostEvent:
 
 
 def _run(launch: Launch, event: HostEvent) -> None:
-    kernel: HostKernel = launch.kernel  # type: ignore[assignment]
     before = quiet()
     try:
-        kernel(*host_operands(launch, lambda binding: binding))
+        for part in parts(launch):
+            kernel: HostKernel = part.kernel  # type: ignore[assignment]
+            kernel(*host_operands(part, lambda binding: binding))
     except Exception as error:
         event.cause = error
     finally:

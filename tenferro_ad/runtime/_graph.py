@@ -14,9 +14,10 @@ from typing import Any, Final, Generic, TypeVar, final
 
 from .._aval import Aval, aval_of
 from .._ledger import State
-from ..backends import CPU
+from ..backends import CPU, AsynchronousDevice
 from ..ops import Program, inlined, key_of
 from ..storage import ValueRecord
+from ._device_replay import DeviceReplay
 from ._direct import plan_of
 from ._replay import Replay
 from ._schedule import Schedule, Strides, schedule
@@ -81,7 +82,7 @@ class Cache(Generic[T]):
         )
 
 
-GRAPHS: Final[Cache[Replay]] = Cache(256)
+GRAPHS: Final[Cache[Replay | DeviceReplay]] = Cache(256)
 """Replays by program structure and donated inputs."""
 
 
@@ -103,7 +104,7 @@ class CompiledGraph:
         self,
         program: Program,
         constants: Sequence[ValueRecord],
-        replay: Replay,
+        replay: Replay | DeviceReplay,
         metadata: Mapping[int, Any],
     ) -> None:
         self.program = program
@@ -121,6 +122,24 @@ class CompiledGraph:
     def arenas(self) -> list[tuple[int, Aval]]:
         """Reason and bytes of each arena."""
         return self._replay.arenas
+
+    def memory(self) -> list[tuple[Aval, int]]:
+        """Form and reason of what a run allocates: outputs that take over no input,
+        then arenas (or each of their places, see `DeviceReplay`)."""
+        return self._replay.memory()
+
+    def launched(self, state: State) -> object | None:
+        """The run as a kernel of its device, for an endpoint there; None on the host.
+        The explicit duplicates that the run makes are counted here.
+
+        Its launch reads inputs and constants and writes what `memory` lists; if some
+        inputs are donated, it writes all inputs first and reads the constants.
+        """
+        replay = self._replay
+        if isinstance(replay, DeviceReplay):
+            replay.count_copies(state)
+            return replay.kernel_of_group(len(self.in_avals))
+        return None
 
     def variant(
         self, donated: Sequence[int], strides: Sequence[Strides]
@@ -201,17 +220,25 @@ def _replay_of(
     constants: Sequence[ValueRecord],
     donated: Sequence[int],
     strides: Sequence[Strides],
-) -> Replay:
+) -> Replay | DeviceReplay:
     given = tuple(donated)
     count = len(program.inputs) - len(constants)
     steps = (*(strides or (None,) * count), *map(strides_of, constants))
+    device = program.avals[0].device if program.avals else None
+    launches = isinstance(device, AsynchronousDevice)
 
-    def make() -> Replay:
+    def on_host() -> Replay:
         # Places and kernels are the host's: other memory that the host can reach is
         # laid out alike.
         return Replay(schedule(on_device(program, CPU), given, steps))
 
-    return GRAPHS.get((key_of(program), given, steps), make)
+    def make() -> Replay | DeviceReplay:
+        if launches:
+            return DeviceReplay(schedule(program, given, steps), device, steps, on_host)
+        return on_host()
+
+    key = (key_of(program), given, steps, device if launches else None)
+    return GRAPHS.get(key, make)
 
 
 def on_device(program: Program, device: Any) -> Program:

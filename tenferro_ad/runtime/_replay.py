@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._aval import aval_of
+from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import loud, quiet, quietly
 from ..storage import ValueRecord, allocate
@@ -52,6 +52,16 @@ class Replay:
         self._names = writer.static, writer.transposed
         self._token = object()
         self._remembered: dict[Any, Any] = {} if device is None else device.remembered
+
+    def memory(self) -> list[tuple[Aval, int]]:
+        """Form and reason of what a run allocates: outputs that take over no input,
+        then arenas."""
+        s = self.schedule
+        fresh = [r for r in s.outputs if r.taken is None]
+        return [
+            *[(s.avals[r.variables[0]], r.reason) for r in fresh],
+            *[(aval, reason) for reason, aval in self.arenas],
+        ]
 
     def run(
         self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None

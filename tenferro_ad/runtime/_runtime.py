@@ -53,7 +53,7 @@ class Runtime:
         else:
             scoped = endpoint
         self.name = endpoint.name if name is None else name
-        self._engine = Engine(endpoint, deadline)
+        self._engine = Engine(endpoint, deadline, id=self.name)
         self._scoped = scoped
 
     @property

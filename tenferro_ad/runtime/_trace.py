@@ -19,7 +19,7 @@ from .._aval import Aval
 from .._ledger import RECOMPUTE_OUTPUT, STATE, source_line
 from ..errors import EscapedTracerError, TracedConversionError
 from ..ops import OPS, Equation, Op, Program, View
-from ..storage import ValueRecord
+from ..storage import DeviceArray, ValueRecord
 from ._direct import DirectEvaluator, as_records, plan_of
 from ._steps import InputRule
 
@@ -104,8 +104,10 @@ def layout_of(aval: Aval, strides: tuple[int, ...] | None = None) -> Array:
 
 
 def strides_of(record: ValueRecord) -> tuple[int, ...] | None:
-    """Strides of a value in host memory; None for a row-major one."""
+    """Strides of a value in memory; None for a row-major one."""
     array = record.array
+    if type(array) is DeviceArray:
+        return None if array.is_row_major else array.strides
     if type(array) is not np.ndarray or array.flags.c_contiguous:
         return None
     return array.strides

@@ -47,14 +47,7 @@ class GraphWork:
 
     def memory(self) -> Sequence[tuple[Aval, int]]:
         """Outputs that take over no input, then arenas."""
-        plan = self._plan
-        fresh = [
-            (plan.avals[r.variables[0]], r.reason)
-            for r in plan.outputs
-            if r.taken is None
-        ]
-        arenas = self._graph.arenas
-        return [*fresh, *[(aval, reason) for reason, aval in arenas]]
+        return self._graph.memory()
 
     def access(
         self, inputs: ExecutionInputs
@@ -75,8 +68,11 @@ class GraphWork:
         return views
 
     def kernel(self, endpoint: Any, state: State) -> object:
-        """The run as a function of arrays, for the endpoint's host kernel."""
-        return endpoint.prepare_program(self.host_kernel(state))
+        """The run as a function of arrays, for the endpoint's host kernel; elsewhere as
+        launches of the device."""
+        if hasattr(endpoint, "prepare_program"):
+            return endpoint.prepare_program(self.host_kernel(state))
+        return self._graph.launched(state)
 
     def host_kernel(
         self, state: State

@@ -23,6 +23,7 @@ from ._descriptor import (
     CheckedDescriptor,
     CheckedInjectiveDescriptor,
     RootBoundSpan,
+    descriptor_at,
     host_array,
 )
 from ._device_array import DeviceAllocation, DeviceArray, Work, host_elements, land
@@ -39,6 +40,7 @@ from ._door import (
     allocate_bare,
     bare,
     clothe,
+    count_copy,
     duplicate,
     overwrite,
     release_bare,
@@ -204,6 +206,8 @@ __all__ = [
     "allocate_bare",
     "bare",
     "clothe",
+    "count_copy",
+    "descriptor_at",
     "device_record",
     "duplicate",
     "host_elements",

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import TracedConversionError
 from ._descriptor import CheckedDescriptor, host_array
-from ._layout import c_strides
+from ._layout import Contiguous, c_strides, trusted_layout
 from ._provider import Buffer
 
 if TYPE_CHECKING:
@@ -101,6 +101,17 @@ class DeviceArray:
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        layout = trusted_layout(0, self.shape, self.strides, self.dtype.itemsize)
+        return isinstance(layout, Contiguous)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of its allocation, in C order."""
+        return self.nbytes == self.allocation.nbytes and self.is_row_major
 
     def view(self) -> TensorView:
         """Lend the elements for reading.

@@ -230,6 +230,18 @@ def overwrite(target: Any, source: Any, operation: str, device: Any = None) -> N
     state.account.copied(EXPLICIT_DUPLICATE, operation, aval)
 
 
+def count_copy(state: State, aval: Aval, operation: str) -> None:
+    """An explicit duplicate inside a launch, into memory that passed `allocate`: its
+    copy event.
+
+    Raises:
+        ForbiddenEventError: an open `ta.forbid` scope refuses; nothing was counted.
+    """
+    if state.account.slow:
+        state.account.refuse("copy", COPY_REASONS[EXPLICIT_DUPLICATE], operation, aval)
+    state.account.copied(EXPLICIT_DUPLICATE, operation, aval)
+
+
 def duplicate_storage(
     source: Any, device: Any, operation: str
 ) -> tuple[OwnedStorage, Any]:

@@ -1,0 +1,302 @@
+"""Replays on asynchronous devices: a run is one launch of the whole program.
+
+The schedule is the CPU's: the same outputs, the same arena for each reason, the same
+places. What differs is who runs it: the device gets every step with the places of its
+operands, so that a run costs one admission and one retirement record.
+
+A device that lets no buffer be read and written by one kernel (WebGPU) keeps each place
+of an arena in memory of its own; its multiset has one allocation for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._aval import Aval, aval_of
+from .._ledger import State
+from ..backends import Part, Place, ProgramKernel, infer_call
+from ..errors import UnsupportedError
+from ..ops import OPS, Move, View
+from ..storage import (
+    CheckedDescriptor,
+    DeviceArray,
+    ValueRecord,
+    allocate,
+    count_copy,
+    descriptor_at,
+)
+from ._replay import Replay
+from ._schedule import Root, Schedule, Step, Strides
+
+Number = np.ndarray[Any, Any]
+At = Callable[[int], int]
+
+
+class DeviceReplay:
+    """A program that runs on records of one device, as one launch for each run."""
+
+    __slots__ = (
+        "_copied",
+        "_device",
+        "_host",
+        "_kernels",
+        "_memory",
+        "_on_host",
+        "_strides",
+        "_written",
+        "arenas",
+        "schedule",
+    )
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        device: Any,
+        strides: Sequence[Strides],
+        on_host: Callable[[], Replay],
+    ) -> None:
+        self.schedule = schedule
+        self._device = device
+        self._on_host = on_host
+        self._host: Replay | None = None
+        self._strides = dict(zip(schedule.program.inputs, strides, strict=False))
+        self.arenas = [
+            (reason, aval_of((nbytes,), np.dtype(np.uint8), device))
+            for reason, nbytes in schedule.arenas.items()
+        ]
+        # What a run allocates and writes, in order: reason, form and text of each.
+        self._memory: list[tuple[int, Aval, str]] = []
+        self._written: dict[int, int] = {}  # by id of a root, or reason of an arena
+        self._place_roots()
+        self._copied = [
+            schedule.avals[step.equation.outs[0]]
+            for step in schedule.steps
+            if step.copies
+        ]
+        self._kernels: dict[int | None, ProgramKernel] = {}
+
+    # -- memory ------------------------------------------------------------------------
+
+    def _place_roots(self) -> None:
+        s = self.schedule
+        for root in s.outputs:
+            aval = s.avals[root.variables[0]]
+            if root.taken is None:
+                self._written[id(root)] = len(self._memory)
+                self._memory.append((root.reason, aval, "output"))
+        if self._device.shares_buffers:
+            for reason, aval in self.arenas:
+                self._written[reason] = len(self._memory)
+                self._memory.append((reason, aval, "arena"))
+            return
+        for root in {id(r): r for r in s.roots.values()}.values():
+            if root.kind == "arena":
+                self._written[id(root)] = len(self._memory)
+                aval = s.avals[root.variables[0]]
+                self._memory.append((root.reason, aval, "arena"))
+
+    def memory(self) -> list[tuple[Aval, int]]:
+        """Form and reason of what a run allocates."""
+        return [(aval, reason) for reason, aval, _ in self._memory]
+
+    def apply(
+        self,
+        state: State,
+        inputs: Sequence[Number],
+        outputs: Sequence[Number],
+        arenas: Sequence[Number],
+    ) -> None:
+        """One run by host kernels, for endpoints whose memory the host reaches."""
+        if self._host is None:
+            self._host = self._on_host()
+        self._host.apply(state, inputs, outputs, arenas)
+
+    # -- kernels -----------------------------------------------------------------------
+
+    def kernel_of_group(self, count: int) -> ProgramKernel:
+        """The kernel of a launch that binds a group: see `CompiledGraph.launched`.
+
+        Args:
+            count: inputs that are no constants.
+        """
+        found = self._kernels.get(count)
+        if found is None:
+            donated = bool(self.schedule.donated)
+
+            def at_input(k: int) -> int:
+                return k if not donated else ~k if k < count else k - count
+
+            def at_memory(k: int) -> int:
+                return ~(k + count) if donated else ~k
+
+            found = self._kernels[count] = self._kernel(at_input, at_memory)
+        return found
+
+    def _own_kernel(self) -> ProgramKernel:
+        """The kernel of `run`: donated inputs stand behind what is allocated."""
+        found = self._kernels.get(None)
+        if found is None:
+            donated, behind = sorted(self.schedule.donated), len(self._memory)
+
+            def at_input(k: int) -> int:
+                return ~(behind + donated.index(k)) if k in donated else k
+
+            found = self._kernels[None] = self._kernel(at_input, lambda k: ~k)
+        return found
+
+    def _kernel(self, at_input: At, at_memory: At) -> ProgramKernel:
+        return ProgramKernel("program", tuple(_Parts(self, at_input, at_memory).all()))
+
+    # -- runs --------------------------------------------------------------------------
+
+    def count_copies(self, state: State) -> None:
+        """The events of the explicit duplicates that one run makes."""
+        for aval in self._copied:
+            count_copy(state, aval, "compiled function")
+
+    def run(
+        self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None
+    ) -> list[ValueRecord]:
+        """One run; donated inputs are used up.
+
+        Args:
+            spent: gets the position of each donated input when it is written over.
+
+        Cost: an allocation for each output that takes over no input and each arena (or
+            each of its places); no copy; one launch, and no wait.
+        """
+        s, device = self.schedule, self._device
+        self.count_copies(state)
+        records = []
+        for reason, aval, what in self._memory:
+            under = state
+            if reason != state.reason:
+                under = State(state.account, reason, state.level, state.trace)
+            records.append(allocate(under, aval, what))
+        given = sorted(s.donated)
+        ins = [
+            np.zeros((), x.aval.dtype) if k in given else x.array
+            for k, x in enumerate(inputs)
+        ]
+        outs = [r.array for r in (*records, *[inputs[k] for k in given])]
+        device.executions.launch("compiled function", self._own_kernel(), ins, outs)
+        if spent is not None:
+            spent.extend(given)
+        return [self._result(v, inputs, records) for v in s.program.outputs]
+
+    def _result(
+        self, v: int, inputs: list[ValueRecord], records: list[ValueRecord]
+    ) -> ValueRecord:
+        """The record of output variable `v`."""
+        s = self.schedule
+        root = s.numbers.get(v, s.roots[v])
+        if root.kind == "input":
+            record = inputs[root.number]
+        elif root.taken is not None:
+            record = inputs[root.taken]
+        else:
+            record = records[self._written[id(root)]]
+        layout = s.layouts.get(v)
+        if layout is None:
+            return record
+        array, aval = record.array, s.avals[v]
+        if type(array) is np.ndarray:  # a number as an input
+            return record.derive(np.broadcast_to(array, aval.shape), aval)
+        offset = array.offset + s.offsets.get(v, 0)
+        found = DeviceArray(
+            array.allocation, aval.shape, aval.dtype, offset, layout.strides
+        )
+        return record.derive(found, aval)
+
+
+class _Parts:
+    """Makes the steps of a kernel; `at_input` and `at_memory` say which argument of the
+    launch an input, or something allocated, is (see `Place`)."""
+
+    def __init__(self, replay: DeviceReplay, at_input: At, at_memory: At) -> None:
+        self._replay = replay
+        self._device = replay._device
+        self.schedule = replay.schedule
+        self._at_input, self._at_memory = at_input, at_memory
+
+    def all(self) -> list[Part]:
+        made = []
+        for step in self.schedule.steps:
+            part = self._part(step)
+            if part is not None:
+                made.append(part)
+        for v, root in self.schedule.numbers.items():
+            aval = self.schedule.avals[v]
+            same = infer_call(OPS["accumulate"], (aval,), (), self._device)
+            kernel = self._device.prepare(same)
+            number = self.schedule.program.literals[v].array
+            made.append(Part(kernel, (number,), (self._of_root(root, aval),)))
+        return made
+
+    def _part(self, step: Step) -> Part | None:
+        eq, device = step.equation, self._device
+        call = eq.call
+        kernel = call.op.kernel
+        if isinstance(kernel, View):
+            if eq.outs[0] in self.schedule.layouts:
+                return None
+            source = self._place(eq.ins[0])
+            root = self.schedule.roots[eq.outs[0]]
+            target = self._of_root(root, call.ins[0])
+            return Part(device.prepare_copy(call.ins[0]), (source,), (target,))
+        if isinstance(kernel, Move):
+            raise UnsupportedError(
+                op="to_device",
+                backend=device.name,
+                fix="move values outside the compiled function",
+            )
+        adds = eq.mode == "into"
+        prepared = device.prepare_sum(call) if adds else device.prepare(call)
+        outs = tuple(self._place(v) for v in eq.outs)
+        target_root = self.schedule.roots[eq.outs[0]]
+        in_place = frozenset(
+            k
+            for k, v in enumerate(eq.operands)
+            if not adds
+            and self.schedule.roots[v] is target_root
+            and v not in self.schedule.layouts
+        )
+        return Part(prepared, tuple(map(self._place, eq.operands)), outs, in_place)
+
+    def _place(self, v: int) -> Any:
+        s = self.schedule
+        root = s.roots[v]
+        if root.kind == "constant":
+            return s.program.literals[v].array
+        at, start = self._where(root)
+        layout = s.layouts.get(v)
+        aval = s.avals[v]
+        strides = layout.strides if layout is not None else self._replay._strides.get(v)
+        start += s.offsets.get(v, 0)
+        return Place(at, _descriptor(start, aval, strides, self._device.name))
+
+    def _of_root(self, root: Root, aval: Aval) -> Place:
+        at, start = self._where(root)
+        return Place(at, _descriptor(start, aval, None, self._device.name))
+
+    def _where(self, root: Root) -> tuple[int, int]:
+        """The argument that a root is, and its offset there."""
+        taken = root.number if root.kind == "input" else root.taken
+        if taken is not None:
+            return self._at_input(taken), 0
+        written = self._replay._written
+        if id(root) in written:
+            return self._at_memory(written[id(root)]), 0
+        return self._at_memory(written[root.reason]), root.offset
+
+
+def _descriptor(
+    start: int, aval: Aval, strides: Strides, placement: str
+) -> CheckedDescriptor:
+    return descriptor_at(start, aval.shape, aval.dtype, strides, placement)
+
+
+__all__ = ["DeviceReplay"]
