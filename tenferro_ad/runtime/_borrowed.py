@@ -88,7 +88,7 @@ class BorrowedBindings(MoveOnly):
     def close(self) -> None:
         """Give the bindings up and end the borrows.
 
-        Raises nothing. Cost: constant for each binding.
+        Raises UseAfterMoveError. Cost: constant for each binding.
         """
         self._require("close")
         self._moved_by = "close"

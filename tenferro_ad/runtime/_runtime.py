@@ -156,6 +156,8 @@ class Runtime:
 
         Returns:
             Whether it all ended within `timeout` seconds.
+
+        Raises nothing. Cost: waits; moves no bytes.
         """
         return self._engine.close(timeout)
 

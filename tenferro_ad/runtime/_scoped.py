@@ -76,13 +76,13 @@ class ScopedReadInputs(MoveOnly):
         return len(self._sr_views)
 
     def into_views(self) -> tuple[TensorView, ...]:
-        """Use up the package and return the views. Cost: constant."""
+        """Use up the package for its views. Raises UseAfterMoveError. Cost: constant."""
         self._require("into_views")
         self._moved_by = "into_views"
         return self._sr_views
 
     def close(self) -> None:
-        """End the borrows."""
+        """End the borrows. Raises UseAfterMoveError. Cost: constant for each view."""
         for view in self.into_views():
             view.close()
 
@@ -154,7 +154,10 @@ class ScopedExecutionBundle(MoveOnly):
         return tensor
 
     def close(self) -> None:
-        """End the borrows and drop the owned results."""
+        """End the borrows and drop the owned results.
+
+        Raises UseAfterMoveError. Cost: constant for each output.
+        """
         self._require("close")
         self._moved_by = "close"
         for view in self._views():
