@@ -76,7 +76,7 @@ class ScopedReadInputs(MoveOnly):
         return len(self._sr_views)
 
     def into_views(self) -> tuple[TensorView, ...]:
-        """Use up the package for its views. Raises UseAfterMoveError. Cost: constant."""
+        """Use the package up for its views. Raises UseAfterMoveError. Cost: none."""
         self._require("into_views")
         self._moved_by = "into_views"
         return self._sr_views
