@@ -20,12 +20,12 @@ from ..runtime import (
     compile_program,
     strides_of,
 )
-from ..storage import ValueRecord
+from ..storage import ValueRecord, land
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import asarray
+from ._make import tensors
 from ._pytrees import flatten
-from ._trace import aval_like, merged, traced
+from ._trace import aval_like, device_in, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
 
@@ -100,41 +100,39 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flatten((args, kwargs))
         entry = self._entry(leaves, treedef)
-        tensors = [
-            x if type(x) is EagerTensor else asarray(x) for x in leaves if _is_array(x)
-        ]
+        given = list(tensors(*[x for x in leaves if _is_array(x)]))
         state = STATE.get()
         if state.level is not None or state.trace is not None:
             # Recorded like any other work, one operation at a time.
-            outs = evaluate(entry.program, HANDLES, [*tensors, *entry.constants])
+            outs = evaluate(entry.program, HANDLES, [*given, *entry.constants])
             return entry.result(outs)
-        records = [x._live("compiled function") for x in tensors]
+        records = [x._live("compiled function") for x in given]
         if not entry.donated:
             found = entry.graph.run(state, records)
             return entry.result(handles_on(found, records))
-        return self._donating(entry, tensors, records)
+        return self._donating(entry, given, records)
 
     def _donating(
-        self, entry: _Entry, tensors: list[EagerTensor], records: list[ValueRecord]
+        self, entry: _Entry, given: list[EagerTensor], records: list[ValueRecord]
     ) -> Any:
-        given = [tensors[k] for k in entry.donated]
         for k in entry.donated:
-            _check_donation(tensors[k], k, records)
+            _check_donation(given[k], k, records)
         spent: list[int] = []
-        for x in given:
+        for x in [given[k] for k in entry.donated]:
             x._rec = None  # type: ignore[assignment]
         try:
             found = entry.graph.run(STATE.get(), records, spent)
         except BaseException:
             for k in entry.donated:
                 if k not in spent:  # nothing wrote over it
-                    tensors[k]._rec = records[k]
+                    given[k]._rec = records[k]
             raise
         kept = [r for k, r in enumerate(records) if k not in entry.donated]
         return entry.result(handles_on(found, kept))
 
     def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
         key: list[Any] = [treedef]
+        device = device_in(leaves)
         for x in leaves:
             if type(x) is EagerTensor:
                 record = x._live("compiled function")
@@ -142,7 +140,7 @@ class Compiled:
                 if (steps := strides_of(record)) is not None:
                     key.append(steps)
             else:
-                aval = aval_like(x)
+                aval = aval_like(x, device)
                 key.append(aval if aval is not None else (type(x), x))
         try:
             return self._entries.get(tuple(key), lambda: self._made(leaves, treedef))
@@ -157,7 +155,8 @@ class Compiled:
             ) from None
 
     def _made(self, leaves: list[Any], treedef: Any) -> _Entry:
-        avals = [aval_like(x) for x in leaves]
+        device = device_in(leaves)
+        avals = [aval_like(x, device) for x in leaves]
         metadata: dict[int, Any] = {}
         program, constants, out_def = traced(
             lambda args, kwargs: self._fn(*args, **kwargs),
@@ -205,9 +204,10 @@ def _is_array(x: Any) -> bool:
 
 def _check_donation(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
     record = records[k]
-    home = record.home
     twice = sum(r is record for r in records) > 1
-    if twice or not record.is_unique or record.is_rootless or home is not None:
+    if not twice:
+        land(record)  # it moves into the run
+    if twice or not record.is_unique or record.is_rootless or not record.is_whole:
         raise NotUniqueError(
             operation="compiled function",
             argument="donate_argnums",

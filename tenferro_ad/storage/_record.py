@@ -235,6 +235,14 @@ class ValueRecord:
             and (type(array) is not DeviceArray or not array.is_in_flight)
         )
 
+    @property
+    def is_whole(self) -> bool:
+        """The value is all of its root, in C order, and the only description of it."""
+        array = self.array
+        if type(array) is not DeviceArray:
+            return self.home is None
+        return array.is_whole and self.home is not None and not self.home.tokens
+
     def seat(self, home: RetentionContainer, slot: int) -> None:
         """Become the record of entry `slot` of a container."""
         self.home, self.slot = home, slot
