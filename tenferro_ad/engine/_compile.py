@@ -23,9 +23,9 @@ from ..runtime import (
 from ..storage import ValueRecord, land
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import tensors
+from ._make import device_in, tensors
 from ._pytrees import flatten
-from ._trace import aval_like, device_in, merged, traced
+from ._trace import aval_like, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -111,9 +112,14 @@ def as_tensor(x: Any, device: Any = None) -> EagerTensor:
     return x if type(x) is EagerTensor else asarray(x, device=device)
 
 
+def device_in(xs: Sequence[Any]) -> Any:
+    """Where outside data among these goes: to the first tensor's device."""
+    return next((x.device for x in xs if type(x) is EagerTensor), None)
+
+
 def tensors(*xs: Any) -> tuple[EagerTensor, ...]:
     """Operands as tensors: outside data goes to the device of the first tensor."""
-    device = next((x.device for x in xs if type(x) is EagerTensor), None)
+    device = device_in(xs)
     return tuple([as_tensor(x, device) for x in xs])
 
 

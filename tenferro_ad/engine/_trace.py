@@ -339,17 +339,8 @@ def concrete(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
     return TracedProgram(program, constants, in_def, avals, static, out_def, metadata)
 
 
-def device_in(leaves: Sequence[Any]) -> Any:
-    """Where outside data among these leaves goes: to the first tensor's device."""
-    return next((x.device for x in leaves if type(x) is EagerTensor), None)
-
-
 def aval_like(x: Any, device: Any = None) -> Aval | None:
-    """The aval that a leaf asks for; None for a leaf that is no array.
-
-    Args:
-        device: where outside data goes; the default device if None.
-    """
+    """The aval that a leaf asks for (outside data on `device`); None for no array."""
     if isinstance(x, Spec | EagerTensor):
         return x.aval
     if isinstance(x, np.ndarray | np.generic):
