@@ -79,7 +79,7 @@ def checks(listed: Any) -> Iterator[str]:
         if named[name] != 1:
             yield f"E_CHECK: `{name}` is listed {named[name]} times"
     for each in whole:
-        name = each.get("name")
+        name = str(each.get("name"))
         if not all(is_count(each.get(field)) for field in COUNTS):
             yield f"E_CHECK: `{name}` lacks a number"
         elif each["exit_code"] or each["failed"]:

@@ -102,7 +102,8 @@ def states_errors(name: str, docs: dict[str, str], seen: frozenset[str]) -> bool
     ):
         return True
     words = references((COST_AS, OF_THIS, SEE), text)
-    others = {listed(word, name, docs) for word in words} - seen - {None}
+    found = {listed(word, name, docs) for word in words}
+    others = {other for other in found if other is not None and other not in seen}
     return any(states_errors(other, docs, seen | others) for other in others)
 
 

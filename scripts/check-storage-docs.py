@@ -36,8 +36,8 @@ STALE = {  # what nobody may say, and what there is instead
     r"\baccess\s+(?:table|registry)\b": "rights are borrows",
     r"\bcounts?\s+(?:prove|grant)s?\b": "a count proves and grants nothing",
 }
-ROOTS = ("ta", "storage", "errors", "runtime", "tape", "engine", "backends", "ops")
-ROOTS += ("_ledger", "_ownership", "_aval", "tenferro_ad")
+ROOTS: tuple[str, ...] = ("ta", "storage", "errors", "runtime", "tape", "engine")
+ROOTS += ("backends", "ops", "_ledger", "_ownership", "_aval", "tenferro_ad")
 INSTANCES = {"tape": "ta.Tape"}  # a variable that pages use for an object
 FOLDERS = ("tests/", "docs/", "scripts/", "examples/", "benchmarks/", "tenferro_ad/")
 QUOTED = re.compile(r"`([^`\n]+)`")
@@ -100,8 +100,9 @@ def missing(quoted: str) -> str | None:
     if quoted.startswith("make "):
         target = quoted.split()[1]
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        known = re.search(rf"^{re.escape(target)}( [\w-]+)*:", makefile, re.MULTILINE)
-        return None if known or "=" in quoted else f"E_TARGET: `make {target}`"
+        rule = rf"^{re.escape(target)}( [\w-]+)*:"
+        made = re.search(rule, makefile, re.MULTILINE)
+        return None if made or "=" in quoted else f"E_TARGET: `make {target}`"
     if quoted.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", quoted):
         return None if (ROOT / quoted).exists() else f"E_FILE: `{quoted}`"
     call = re.match(r"([A-Za-z_][\w.]*)(?:\(|$)", quoted)

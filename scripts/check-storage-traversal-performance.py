@@ -92,7 +92,7 @@ def follows(before: Any, after: Any) -> bool:
         return True  # another fault, and told as such
     shallow = FIRST.git("rev-parse", "--is-shallow-repository").stdout.strip()
     command = ("merge-base", "--is-ancestor", before, after)
-    return shallow != "false" or FIRST.git(*command).returncode == 0
+    return bool(shallow != "false" or FIRST.git(*command).returncode == 0)
 
 
 def comparison(report: Any, baseline: Any) -> Iterator[str]:

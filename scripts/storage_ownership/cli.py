@@ -71,6 +71,10 @@ def _parse(tool: str, root: Path, arguments: list[str]) -> argparse.Namespace:
     for option in OPTIONS[tool]:
         parser.add_argument(option, **FORMS[option])
     parser.set_defaults(root=root)
+    for option in OPTIONS[tool]:
+        given = [each for each in arguments if each.partition("=")[0] == option]
+        if len(given) > 1:
+            parser.error(f"{option} is given {len(given)} times")
     return parser.parse_args(arguments)
 
 

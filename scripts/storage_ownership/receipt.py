@@ -64,7 +64,8 @@ def receipt(
 def read(file: Path) -> dict[str, Any]:
     """A receipt of the right schema and shape."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        found = json.loads(text, object_pairs_hook=_once)
     except (OSError, ValueError) as error:
         message = f"The receipt `{file}` cannot be read: {error}."
         raise Faults(
@@ -81,6 +82,13 @@ def read(file: Path) -> dict[str, Any]:
     for number, each in enumerate(found["executions"]):
         require(_shape(each, EXECUTION, f"executions[{number}]"))
     return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once; JSON itself would let the last one win."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
 
 
 def _shape(table: Any, shape: dict[str, Any], where: str) -> Found:

@@ -124,6 +124,8 @@ def test_the_probe_reads_no_manifest_and_runs_nothing(
         (RUNNER, ["--receipt-out", "x", "--summary-json"]),
         (CHECKER, ["--base", "HEAD"]),  # no abbreviations
         (CHECKER, [NAME]),
+        (CHECKER, ["--base-commit", "HEAD", "--base-commit=HEAD"]),  # one base
+        (RUNNER, ["--receipt-out", "a", "--receipt-out", "b"]),
         (CHECKER, ["--base-commit"]),
         (RUNNER, []),  # a run whose proof is thrown away
     ],
