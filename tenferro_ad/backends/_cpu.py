@@ -263,6 +263,7 @@ def _plan_write(call: Call, kernel: Write) -> Plan:
             into=into,
             scratch_nbytes=scratch,
             into_nbytes=needed,
+            layout=kernel.layout_nbytes,
         )
         if kernel.check is not None:
             plan.put_before(kernel.check)
@@ -300,12 +301,14 @@ def fresh({params}):
 
 
 def _adding(call: Call, fn: Callable[..., None], scratch: int) -> Callable[..., None]:
-    aval = call.out
+    aval, kernel = call.out, call.op.kernel
     device = aval.device
+    layout = kernel.layout_nbytes if isinstance(kernel, Write) else None
 
     def into(state: State, *arrays: Array) -> None:
         if not state.is_plain:
-            state.account.use_workspace(scratch + aval.nbytes)
+            more = 0 if layout is None else layout(*arrays[:-1])
+            state.account.use_workspace(scratch + aval.nbytes + more)
         held = device.scratch(aval)
         fn(call, (held,), arrays[:-1])
         np.add(arrays[-1], held, arrays[-1])
@@ -355,8 +358,11 @@ def _plan_view(call: Call, kernel: View) -> Plan:
 
 def _plan_library(call: Call, kernel: Library) -> Plan:
     outs, name, fn = call.outs, call.op.name, quietly(kernel.fn)
+    scratch = kernel.scratch_nbytes(call)
 
     def execute(state: State, *xs: ValueRecord) -> Any:
+        if scratch:
+            state.account.use_workspace(scratch)
         results = fn(call, *[x.array for x in xs])
         if len(outs) == 1:
             return adopt(state, results, outs[0], name)
@@ -364,4 +370,4 @@ def _plan_library(call: Call, kernel: Library) -> Plan:
             adopt(state, r, a, name) for r, a in zip(results, outs, strict=True)
         )
 
-    return Plan(call, execute)
+    return Plan(call, execute, scratch_nbytes=scratch)

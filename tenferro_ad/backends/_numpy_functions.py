@@ -1,7 +1,7 @@
 """Scalar functions of expressions as NumPy calls with a positional output.
 
-Most are ufuncs themselves. The others are short functions of the same form; none of
-them allocates more than a mask.
+Most are ufuncs themselves. The others are short functions of the same form; all that
+they allocate is masks, and `MASKS` says how many at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def _imag(x: Array, out: Array) -> None:
 
 
 def _angle(x: Array, out: Array) -> None:
-    np.arctan2(x.imag, x.real, out)
+    if x.dtype.kind == "c":
+        np.arctan2(x.imag, x.real, out)
+    else:  # the imaginary part of real numbers would be an array of zeros
+        np.arctan2(out.dtype.type(0), x, out)
 
 
 def _complex(x: Any, y: Any, out: Array) -> None:
@@ -75,7 +78,8 @@ def _rsqrt(x: Array, out: Array) -> None:
 
 def _szmul(a: Any, b: Any, out: Array) -> None:
     np.multiply(a, b, out)
-    np.copyto(out, 0, where=np.equal(a, 0) | np.equal(b, 0))
+    np.copyto(out, 0, where=np.equal(a, 0))
+    np.copyto(out, 0, where=np.equal(b, 0))
 
 
 def _szfactor(a: Any, b: Any, out: Array) -> None:
@@ -87,6 +91,9 @@ def _szgate(a: Any, b: Any, c: Any, out: Array) -> None:
     np.copyto(out, c)
     np.copyto(out, 0, where=np.equal(a, 0) & ~np.isfinite(b))
 
+
+# Masks, of one byte for each element, that a function has at a time.
+MASKS: Final[dict[str, int]] = {"szmul": 1, "szfactor": 3, "szgate": 3, "select": 1}
 
 # name -> (function with positional output, whether the output may alias an operand)
 FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..ops import Expr, call, const, node_dtype, topological
-from ._numpy_functions import FUNCTIONS, on_integers
+from ._numpy_functions import FUNCTIONS, MASKS, on_integers
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
@@ -32,9 +32,10 @@ class Printed:
         aliased: the same where `out` may be the first operand; registers
             `aliased_temps`.
         dtype: of the result.
+        masks: bytes for each element that the functions take themselves.
     """
 
-    __slots__ = ("aliased", "aliased_temps", "body", "dtype", "n", "temps")
+    __slots__ = ("aliased", "aliased_temps", "body", "dtype", "masks", "n", "temps")
 
     def __init__(
         self,
@@ -44,14 +45,16 @@ class Printed:
         aliased_temps: Sequence[np.dtype[Any]],
         dtype: np.dtype[Any],
         n: int,
+        masks: int,
     ) -> None:
         self.body, self.temps = body, tuple(temps)
         self.aliased, self.aliased_temps = aliased, tuple(aliased_temps)
-        self.dtype, self.n = dtype, n
+        self.dtype, self.n, self.masks = dtype, n, masks
 
     def scratch_nbytes(self, shape: tuple[int, ...]) -> int:
         """Scratch of `runner` for outputs of this shape."""
-        return sum(t.itemsize for t in self.temps) * _block_size(shape)
+        each = sum(t.itemsize for t in self.temps) + self.masks
+        return each * _block_size(shape)
 
     def adder_scratch_nbytes(self, shape: tuple[int, ...]) -> int:
         """Scratch of `adder`: one register more, for the values to be added."""
@@ -59,11 +62,12 @@ class Printed:
 
     def runner(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
         """`run(*ins, out)` for outputs of this shape; `even`: operands have it too."""
-        return _fitted(self.body, self.temps, shape, self.n, even)
+        return _fitted(self.body, self.temps, shape, self.n, even, self.masks)
 
     def overwriter(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
         """`run(*ins, out)` where `out` may be the first operand."""
-        return _fitted(self.aliased, self.aliased_temps, shape, self.n, even)
+        temps = self.aliased_temps
+        return _fitted(self.aliased, temps, shape, self.n, even, self.masks)
 
     def inline(
         self,
@@ -119,7 +123,7 @@ class Printed:
                 body(*operands[:n], held, *operands[n + 2 :])
                 np.add(acc, held, acc)
 
-        return _fitted(adding, (self.dtype, *self.temps), shape, n, False)
+        return _fitted(adding, (self.dtype, *self.temps), shape, n, False, self.masks)
 
 
 def _fitted(
@@ -128,11 +132,12 @@ def _fitted(
     shape: tuple[int, ...],
     n: int,
     even: bool,
+    masks: int,
 ) -> Run:
     """`body` with its registers supplied: whole ones for small outputs, blocks for
     large ones."""
     if math.prod(shape) > 2 * BLOCK:
-        return _blocked(body, temps)
+        return _blocked(body, temps, masks)
     if not temps:
         return body  # type: ignore[no-any-return]
     space: dict[str, Any] = {**body.__globals__, "empty": np.empty, "shape": shape}
@@ -190,7 +195,8 @@ def print_numpy(
     elif [a.name for a in nodes[0].args] == list(args):
         fn = FUNCTIONS[nodes[0].fn][0]
         body = aliased = on_integers(fn, dtypes, dtype)
-    return Printed(body, temps, aliased, more, dtype, len(args))
+    masks = max(MASKS.get(node.fn, 0) for node in nodes)
+    return Printed(body, temps, aliased, more, dtype, len(args), masks)
 
 
 def _folded(expr: Expr) -> Expr:
@@ -216,7 +222,7 @@ def _copy_of(expr: Expr, args: Sequence[str], of: dict[str, np.dtype[Any]]) -> P
         np.copyto(operands[n], source if at is None else operands[at])
 
     dtype = np.result_type(source) if at is None else of[expr.name]
-    return Printed(body, (), body, (), dtype, n)
+    return Printed(body, (), body, (), dtype, n, 0)
 
 
 def _body(
@@ -335,8 +341,9 @@ def _operand(
     return name
 
 
-def _blocked(body: Run, temps: tuple[np.dtype[Any], ...]) -> Run:
-    """`body` over blocks of large operands."""
+def _blocked(body: Run, temps: tuple[np.dtype[Any], ...], masks: int) -> Run:
+    """`body` over blocks of large operands; at once if it takes nothing else."""
+    whole = not temps and not masks
 
     def run(*operands: Array) -> None:
         out = operands[-1]
@@ -344,7 +351,7 @@ def _blocked(body: Run, temps: tuple[np.dtype[Any], ...]) -> Run:
         if all(
             (a.flags.c_contiguous and a.shape == shape) or a.size == 1 for a in operands
         ):
-            if not temps and all(a.size == size for a in operands):
+            if whole and all(a.size == size for a in operands):
                 body(*operands)
                 return
             flat = [a.reshape(-1) for a in operands]

@@ -47,6 +47,8 @@ class Plan:
         printed: the kernel's statements, for code that runs many of them; elementwise
             only.
         scratch_nbytes, into_nbytes: workspace of `run` and of `into`.
+        layout: `layout(*arrays)` is the further workspace for the strides that these
+            operands have, or None.
         aval, shape, dtype, nbytes, device: of the first output.
         is_small: steps may allocate the output themselves and call `run`.
         specs: reverse rules by mask of tracked arguments, filled on first use; None
@@ -63,6 +65,7 @@ class Plan:
         "into",
         "into_nbytes",
         "is_small",
+        "layout",
         "nbytes",
         "overwrite",
         "printed",
@@ -85,6 +88,7 @@ class Plan:
         into: Callable[..., None] | None = None,
         scratch_nbytes: int = 0,
         into_nbytes: int = 0,
+        layout: Callable[..., int] | None = None,
         printed: Printed | None = None,
     ) -> None:
         self.call = call
@@ -98,6 +102,7 @@ class Plan:
         self.into = into
         self.scratch_nbytes = scratch_nbytes
         self.into_nbytes = into_nbytes
+        self.layout = layout
         self.is_small = run is not None and aval.nbytes < POOLED_FROM
         # NumPy's functions give scalars, not arrays, of no dimension.
         self.fresh = fresh if self.is_small and aval.ndim else None
@@ -146,17 +151,20 @@ def _written_out(plan: Plan) -> Callable[..., ValueRecord]:
     """`execute` for one output: the door and the kernel as one function, because rules
     run it for every operation that they compute."""
     names = [f"x{i}" for i in range(len(plan.call.ins))]
+    arrays = "".join(f"{n}.array, " for n in names)
+    needed = "scratch" if plan.layout is None else f"scratch + layout({arrays})"
     source = f"""
 def execute(state, {", ".join(names)}):
     if state.is_plain and is_small:{SMALL_ARRAY_SOURCE}{SMALL_RECORD_SOURCE}
     else:
         out = allocate(state, aval, name)
         array = out.array
-        if scratch:
-            state.account.use_workspace(scratch)
+        needed = {needed}
+        if needed:
+            state.account.use_workspace(needed)
     before = quiet()
     try:
-        run({"".join(f"{n}.array, " for n in names)}array)
+        run({arrays}array)
     finally:
         loud(before)
     return out
@@ -166,6 +174,7 @@ def execute(state, {", ".join(names)}):
         "allocate": allocate,
         "aval": plan.aval,
         "is_small": plan.is_small,
+        "layout": plan.layout,
         "loud": loud,
         "name": plan.call.op.name,
         "plan": plan,

@@ -67,7 +67,8 @@ register(
         kernel=Write(_full),
     )
 )
-# NumPy has no form of these two that writes into given memory: scratch of that size.
+# NumPy has no form of these two that writes into given memory: scratch of that size,
+# and for `linspace` of the steps to it, which are in double precision.
 register(
     Op(
         "arange",
@@ -83,7 +84,12 @@ register(
         (),
         params=("start", "stop", "num", "endpoint", "dtype", "device"),
         infer=lambda start, stop, num, endpoint, dtype, device: ((num,), dtype),
-        kernel=Write(_linspace, lambda call: call.out.nbytes),
+        kernel=Write(
+            _linspace,
+            lambda call: (
+                call.num * (48 if call.dtype.kind == "c" else 24) + call.out.nbytes
+            ),
+        ),
     )
 )
 register(

@@ -67,10 +67,32 @@ def _adjoint(x: Array) -> Array:
     return (x.conj() if x.dtype.kind == "c" else x).swapaxes(-1, -2)
 
 
-def _conj_scratch(which: int) -> Any:
-    return lambda call: (
-        call.ins[which].nbytes if call.ins[which].dtype.kind == "c" else 0
-    )
+def _scratch(conjugated: int | None) -> Any:
+    """Operands of another dtype than the product, and the one that is conjugated."""
+
+    def nbytes(call: Call) -> int:
+        total = 0
+        for k, x in enumerate(call.ins):
+            if k == conjugated and x.dtype.kind == "c":
+                total += x.nbytes
+            if x.dtype != call.out.dtype:
+                total += x.size * call.out.dtype.itemsize
+        return total
+
+    return nbytes
+
+
+def _layout(*arrays: Array) -> int:
+    """BLAS reads matrices with unit stride on one of two axes; NumPy copies others."""
+    return sum(0 if _is_readable(x) else x.nbytes for x in arrays)
+
+
+def _is_readable(x: Array) -> bool:
+    if x.flags.forc or x.ndim < 2:
+        return x.ndim != 1 or x.strides[0] > 0
+    (m, n), (down, right) = x.shape[-2:], x.strides[-2:]
+    size = x.itemsize
+    return (right == size and down >= n * size) or (down == size and right >= m * size)
 
 
 def _matmul_nt(call: Call, outs: list[Array], ins: list[Array]) -> None:
@@ -184,7 +206,12 @@ register(
         ("x", "y"),
         short=_short(x=("matmul_nt", ("ct", "y")), y=("matmul_tn", ("x", "ct"))),
         infer=_matmul_infer,
-        kernel=Write(_matmul, source=_dot("{0}.dot({1})")),
+        kernel=Write(
+            _matmul,
+            _scratch(None),
+            source=_dot("{0}.dot({1})"),
+            layout_nbytes=_layout,
+        ),
         vjp={"x": _matmul_x, "y": _matmul_y},
         jvp={
             "x": lambda F, t, call, *, y: F.matmul(t, y),
@@ -201,7 +228,12 @@ register(
         ("x", "y"),
         short=_short(x=("matmul", ("ct", "y")), y=("matmul_tn", ("ct", "x"))),
         infer=_matmul_nt_infer,
-        kernel=Write(_matmul_nt, _conj_scratch(1), source=_dot("{0}.dot({1}.T)")),
+        kernel=Write(
+            _matmul_nt,
+            _scratch(1),
+            source=_dot("{0}.dot({1}.T)"),
+            layout_nbytes=_layout,
+        ),
         vjp={
             "x": lambda F, ct, call, *, y: project(F, F.matmul(ct, y), call.ins[0]),
             "y": lambda F, ct, call, *, x: project(F, F.matmul_tn(ct, x), call.ins[1]),
@@ -219,7 +251,12 @@ register(
         ("x", "y"),
         short=_short(x=("matmul_nt", ("y", "ct")), y=("matmul", ("x", "ct"))),
         infer=_matmul_tn_infer,
-        kernel=Write(_matmul_tn, _conj_scratch(0), source=_dot("{0}.T.dot({1})")),
+        kernel=Write(
+            _matmul_tn,
+            _scratch(0),
+            source=_dot("{0}.T.dot({1})"),
+            layout_nbytes=_layout,
+        ),
         vjp={
             "x": lambda F, ct, call, *, y: project(F, F.matmul_nt(y, ct), call.ins[0]),
             "y": lambda F, ct, call, *, x: project(F, F.matmul(x, ct), call.ins[1]),

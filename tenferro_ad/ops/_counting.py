@@ -9,9 +9,11 @@ import numpy as np
 
 from .._aval import Aval
 from ._axes import (
+    BLOCK,
     Array,
     block_scratch,
     block_sum,
+    blocks,
     need_elements,
     need_real,
     reduced_shape,
@@ -75,8 +77,44 @@ def _position_batch(
     return F.regroup(F[call.op](flat, 1, False), (size, *call.out.shape))
 
 
+def _is_better(v: Any, best: Any, largest: bool) -> bool:
+    """Whether `v` beats an earlier `best`; NaN is the extremum wherever it is."""
+    if best != best:
+        return False
+    return bool(v != v or (v > best if largest else v < best))
+
+
+def _first_of(find: Any, x: Array, *, largest: bool) -> int:
+    """The place in row-major order. NumPy copies a strided value: give it blocks."""
+    best, place, start = None, 0, 0
+    for index in blocks(x.shape):
+        part = x[(*index, ...)]
+        k = int(find(part))
+        v = part[np.unravel_index(k, part.shape)]
+        if best is None or _is_better(v, best, largest):
+            best, place = v, start + k
+        start += part.size
+    return place
+
+
+def _along_axis(find: Any, out: Array, x: Array, *, largest: bool) -> None:
+    """The place along the last axis, for each lane."""
+    if x.shape[-1] > BLOCK:
+        for lane in np.ndindex(out.shape):
+            out[lane] = _first_of(find, x[lane], largest=largest)
+        return
+    for index in blocks(x.shape):
+        lead = index[: out.ndim]
+        out[(*lead, ...)] = find(x[(*index, ...)], -1)
+
+
+def _place_scratch(call: Call) -> int:
+    x = call.ins[0]
+    return min(x.size, BLOCK) * (x.dtype.itemsize + 8)
+
+
 def _position(name: str) -> None:
-    find = getattr(np, name)
+    find, largest = getattr(np, name), name == "argmax"
 
     def infer(x: Aval, axis: int | None, keepdims: bool) -> tuple[Any, Any]:
         axes = tuple(range(x.ndim)) if axis is None else (axis,)
@@ -85,7 +123,14 @@ def _position(name: str) -> None:
         return reduced_shape(x.shape, axes, keepdims), _INDEX
 
     def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
-        find(ins[0], call.axis, outs[0], keepdims=call.keepdims)
+        (x,), (out,), axis = ins, outs, call.axis
+        if x.flags.c_contiguous and axis in (None, x.ndim - 1):
+            find(x, axis, out, keepdims=call.keepdims)
+        elif axis is None:
+            out[...] = _first_of(find, x, largest=largest)
+        else:
+            lanes = np.moveaxis(x, axis, -1)
+            _along_axis(find, out.reshape(lanes.shape[:-1]), lanes, largest=largest)
 
     register(
         Op(
@@ -93,7 +138,7 @@ def _position(name: str) -> None:
             ("x",),
             params=("axis", "keepdims"),
             infer=infer,
-            kernel=Write(kernel),
+            kernel=Write(kernel, _place_scratch),
             batch=_position_batch,
         )
     )

@@ -48,11 +48,13 @@ def _accumulate(fn: np.ufunc) -> Callable[..., None]:
 
 
 def _scratch(call: Call) -> int:
-    """Halves are accumulated apart; conversions and views go through a buffer."""
+    """Halves are accumulated apart; operands of another dtype are converted as a whole;
+    views go through a buffer."""
     x, out = call.ins[0], call.out
     if out.dtype == HALF:
-        return 4 * out.size + _BUFFER
-    return min(_BUFFER, 2 * (x.nbytes + out.nbytes))
+        return 4 * (x.size + out.size) + _BUFFER
+    converted = 0 if x.dtype == out.dtype else out.nbytes
+    return converted + min(_BUFFER, 2 * (x.nbytes + out.nbytes))
 
 
 def _total(x: Aval, axis: int, reverse: bool) -> tuple[Any, Any]:

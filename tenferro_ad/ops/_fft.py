@@ -41,6 +41,18 @@ def _with(shape: tuple[int, ...], axis: int, n: int) -> tuple[int, ...]:
     return (*shape[:axis], n, *shape[axis + 1 :])
 
 
+def _scratch(call: Call) -> int:
+    """Integers and halves as floats, and the value between two axes of an inverse real
+    transform: SciPy makes a copy for each."""
+    x = call.ins[0]
+    wide = _real(x).itemsize * (2 if x.dtype.kind == "c" else 1)
+    casts = x.size * wide if x.dtype.char not in "fdFD" else 0
+    between = 0
+    if call.op.name == "irfftn" and len(call.axes) > 1:
+        between = x.size * 2 * _real(x).itemsize
+    return casts + between
+
+
 # ---- complex transforms --------------------------------------------------------------
 
 
@@ -65,7 +77,7 @@ def _full(name: str, adjoint: str) -> None:
             ("x",),
             params=("axes", "norm"),
             infer=lambda x, axes, norm: (x.shape, _complex(x)),
-            kernel=Library(fn),
+            kernel=Library(fn, _scratch),
             vjp={"x": pull},
             jvp={"x": push},
             batch=leading(axes=later),
@@ -116,7 +128,7 @@ register(
             _with(x.shape, axes[-1], x.shape[axes[-1]] // 2 + 1),
             _complex(x),
         ),
-        kernel=Library(_rfftn),
+        kernel=Library(_rfftn, _scratch),
         vjp={"x": _rfftn_pull},
         jvp={"x": lambda F, t, call: F.rfftn(t, call.axes, call.norm)},
         batch=leading(axes=later),
@@ -144,7 +156,7 @@ register(
         ("x",),
         params=("axes", "n", "norm"),
         infer=lambda x, axes, n, norm: (_with(x.shape, axes[-1], n), _real(x)),
-        kernel=Library(_irfftn),
+        kernel=Library(_irfftn, _scratch),
         vjp={"x": _irfftn_pull},
         jvp={"x": lambda F, t, call: F.irfftn(t, call.axes, call.n, call.norm)},
         batch=leading(axes=later),

@@ -57,7 +57,8 @@ class Write:
     index out of range) before anything is allocated. `add(call, target, ins)` adds the
     only output to an array, for kernels that need not visit all of it. `source(call)`
     gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as
-    its last argument, or None where it is more than that.
+    its last argument, or None where it is more than that. `layout_nbytes(*arrays)` is
+    the further workspace for operands whose strides its library cannot read.
     """
 
     fn: Callable[..., None]
@@ -65,6 +66,7 @@ class Write:
     check: Callable[..., None] | None = None
     add: Callable[..., None] | None = None
     source: Callable[[Any], str | None] = field(default=lambda call: None)
+    layout_nbytes: Callable[..., int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library call giving fresh arrays: `fn(call, *ins)`; results are adopted."""
+    """A library call giving fresh arrays: `fn(call, *ins)`; results are adopted.
+
+    `scratch_nbytes(call)` bounds what else the library allocates.
+    """
 
     fn: Callable[..., Any]
+    scratch_nbytes: Callable[[Any], int] = field(default=lambda call: 0)
 
 
 @dataclass(frozen=True, slots=True)

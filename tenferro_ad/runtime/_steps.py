@@ -147,6 +147,7 @@ class _Writer:
                     "dtype": plan.dtype,
                     "into": plan.into,
                     "into_nbytes": plan.into_nbytes,
+                    "layout": plan.layout,
                     "name": plan.call.op.name,
                     "nbytes": plan.nbytes,
                     "run": plan.run,
@@ -165,7 +166,10 @@ class _Writer:
         assert rule is not None
         plan, operands = rule.plan, ", ".join(rule.operands)
         made = [f"array = allocate_bare(state, aval{k}, name{k})"]
-        if plan.scratch_nbytes:
+        if plan.layout is not None:
+            needed = f"scratch_nbytes{k} + layout{k}({operands})"
+            made.append(f"state.account.use_workspace({needed})")
+        elif plan.scratch_nbytes:
             made.append(f"state.account.use_workspace(scratch_nbytes{k})")
         if plan.is_small:
             small = SMALL_BARE_ARRAY_SOURCE + SMALL_BARE_SOURCE
@@ -197,11 +201,11 @@ class _Writer:
         if plan.source is None or not plan.is_small:
             return [f"into{k}(state, {', '.join(rule.operands)}, {h})"]
         value = plan.source.replace("run(", f"run{k}(").format(*rule.operands)
+        needed = f"into_nbytes{k}"
+        if plan.layout is not None:
+            needed += f" + layout{k}({', '.join(rule.operands)})"
         return [
-            *_block(
-                "if not state.is_plain:",
-                f"state.account.use_workspace(into_nbytes{k})",
-            ),
+            *_block("if not state.is_plain:", f"state.account.use_workspace({needed})"),
             f"add({h}, {value}, {h})",
         ]
 

@@ -206,6 +206,8 @@ class Writer:
             else:
                 self._run(plan.overwrite if over else plan.run, step, out)
             return
+        # Registers are in the arena, masks are not.
+        self.scratch = max(self.scratch, plan.printed.masks * eq.call.out.size)
         registers = [f"v{v}" for v in step.registers]
         if eq.mode == "into":
             target, registers = registers[0], registers[1:]
@@ -262,6 +264,12 @@ class Writer:
         if eq.mode == "into":
             outs = [f"v{step.registers[0]}"]
         self.scratch = max(self.scratch, plan.scratch_nbytes)
+        if plan.layout is not None:
+            layout = self._name("layout", plan.layout)
+            needed = f"{plan.scratch_nbytes} + {layout}({', '.join(operands)})"
+            self.lines.append(
+                f"if not state.is_plain: state.account.use_workspace({needed})"
+            )
         if plan.source is not None:
             value = plan.source.format(*operands).removesuffix(")")
             self.lines.append(f"{value}, {outs[0]})")
@@ -279,7 +287,7 @@ class Writer:
         fn, call = self._name("fn", kernel.fn), self._name("call", eq.call)
         self.lines.append(f"found = {fn}({', '.join([call, *self._operands(step)])})")
         name = eq.call.op.name
-        scratch = 0
+        scratch = step.plan.scratch_nbytes
         for k, v in enumerate(eq.outs):
             root, aval = self.s.roots[v], self.s.avals[v]
             value = "found" if len(eq.outs) == 1 else f"found[{k}]"

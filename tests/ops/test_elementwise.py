@@ -72,6 +72,7 @@ BINARY = {
     "hypot": (np.hypot, False),
     "logaddexp": (np.logaddexp, False),
     "copysign": (np.copysign, False),
+    "nextafter": (np.nextafter, False),
     "complex": (lambda x, y: x + 1j * y, False),
     "maximum": (np.maximum, False),
     "minimum": (np.minimum, False),
