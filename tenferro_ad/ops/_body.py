@@ -29,10 +29,14 @@ class RegionHost(Protocol):
     """What the kernel of a region may ask of the run time."""
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of the body; each may share memory with an input."""
+        """The outputs of the body. They may share memory with inputs, and last until
+        the body has run twice more."""
 
-    def allocate(self, aval: Aval) -> Any:
-        """An unwritten output of the operation."""
+    def output(self, j: int) -> Any:
+        """Output j of the operation, unwritten."""
+
+    def carried(self, body: Body, values: Sequence[Any]) -> list[Any]:
+        """Operands as the first inputs of a body whose outputs are its next inputs."""
 
     def put(self, target: Any, i: int, value: Any) -> None:
         """Write `target[i]`."""
@@ -44,7 +48,8 @@ class RegionHost(Protocol):
         """A scalar as a Python number; waits for it."""
 
     def owned(self, outs: Sequence[Any], lent: Sequence[Any]) -> list[Any]:
-        """The outputs, each a root of its own, apart from those of `lent`."""
+        """The operation's first outputs with these values: each a root of its own,
+        apart from those of `lent`."""
 
 
 class Tools(Protocol):

@@ -43,6 +43,11 @@ def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
     return host.owned(host.run(call.branches[chosen], operands[1:]), operands)
 
 
+def _sources(call: Call) -> list[tuple[Body, list[int | None]]]:
+    operands: list[int | None] = list(range(1, len(call.ins)))
+    return [(branch, operands) for branch in dict.fromkeys(call.branches)]
+
+
 def branched(
     F: Evaluator, index: Any, branches: Sequence[Body], operands: Values
 ) -> list[Any]:
@@ -268,7 +273,7 @@ register(
         variadic=True,
         many_outs=True,
         infer=_infer,
-        kernel=Region(_kernel),
+        kernel=Region(_kernel, _sources),
         joint=_joint,
         joint_strong=_joint_strong,
         joint_keeps=_keeps,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ..errors import InternalError, NoRuleError, ShapeError
 from ._batching import BatchRule
-from ._body import RegionHost
+from ._body import Body, RegionHost
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
@@ -102,10 +102,13 @@ class Region:
     """A kernel made of operations: `fn(host, call, operands) -> outputs`.
 
     It runs bodies (programs that are parameters) with the operations of the device;
-    `host` is what it may ask of the run time (see `RegionHost`).
+    `host` is what it may ask of the run time (see `RegionHost`). `sources(call)` lists
+    the bodies and where their inputs come from: i >= 0 operand i, ~i one entry of
+    operand i, None an operand or an output of the body's last run, in row-major order.
     """
 
     fn: Callable[[RegionHost, Call, Sequence[Any]], list[Any]]
+    sources: Callable[[Call], list[tuple[Body, list[int | None]]]]
 
 
 Kernel = Elementwise | Write | View | Library | Move | Region

@@ -53,9 +53,10 @@ def _infer(
 
 def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
     body, k, m = call.body, call.carry, call.carry + call.xs
-    carry, rows, consts = list(operands[:k]), operands[k:m], operands[m:]
+    carry, rows, consts = operands[:k], operands[k:m], operands[m:]
     avals = body.program.in_avals[k:m]
-    stacks = [host.allocate(aval) for aval in call.outs[k:]]
+    stacks = [host.output(j) for j in range(k, len(call.outs))]
+    carry = host.carried(body, carry)
     ys = len(stacks) - len(call.keeps)
     order = range(call.length)
     for i in reversed(order) if call.reverse else order:
@@ -68,6 +69,11 @@ def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
             host.put(stack, i, y)
         del outs, row
     return [*host.owned(carry, operands), *stacks]
+
+
+def _sources(call: Call) -> list[tuple[Body, list[int | None]]]:
+    k, m, n = call.carry, call.carry + call.xs, len(call.ins)
+    return [(call.body, [*[None] * k, *[~i for i in range(k, m)], *range(m, n)])]
 
 
 # ---- forward mode --------------------------------------------------------------------
@@ -253,7 +259,7 @@ register(
         variadic=True,
         many_outs=True,
         infer=_infer,
-        kernel=Region(_kernel),
+        kernel=Region(_kernel, _sources),
         joint=back_joint,
         joint_strong=back_joint_strong,
         joint_keeps=back_keeps,

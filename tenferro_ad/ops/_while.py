@@ -38,10 +38,19 @@ def _infer(
 
 def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
     k, m = call.carry, call.carry + call.test_consts
-    carry, tested, consts = list(operands[:k]), operands[k:m], operands[m:]
+    tested, consts = operands[k:m], operands[m:]
+    carry = host.carried(call.body, operands[:k])
     while host.number(host.run(call.test, [*carry, *tested])[0]):
         carry = host.run(call.body, [*carry, *consts])
     return host.owned(carry, operands)
+
+
+def _sources(call: Call) -> list[tuple[Body, list[int | None]]]:
+    k, m, n = call.carry, call.carry + call.test_consts, len(call.ins)
+    return [
+        (call.test, [*[None] * k, *range(k, m)]),
+        (call.body, [*[None] * k, *range(m, n)]),
+    ]
 
 
 def looped_while(
@@ -253,7 +262,7 @@ register(
         variadic=True,
         many_outs=True,
         infer=_infer,
-        kernel=Region(_kernel),
+        kernel=Region(_kernel, _sources),
         joint=_joint,
         joint_keeps=_keeps,
         joint_jvp=_push,

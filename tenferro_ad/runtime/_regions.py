@@ -38,7 +38,7 @@ def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
     single = len(call.outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:
-        outs = kernel.fn(Host(state, call.op.name, plan_of, direct), call, xs)
+        outs = kernel.fn(Host(state, call, plan_of, direct), call, xs)
         return outs[0] if single else tuple(outs)
 
     return Plan(call, execute)
@@ -48,12 +48,12 @@ def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
 class Host:
     """What the kernel of one application may ask for (see `ops.RegionHost`)."""
 
-    __slots__ = ("_direct", "_name", "_plan_of", "_state")
+    __slots__ = ("_call", "_direct", "_plan_of", "_state")
 
     def __init__(
-        self, state: State, name: str, plan_of: PlanOf, direct: Evaluator
+        self, state: State, call: Call, plan_of: PlanOf, direct: Evaluator
     ) -> None:
-        self._state, self._name = state, name
+        self._state, self._call = state, call
         self._plan_of, self._direct = plan_of, direct
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
@@ -62,8 +62,12 @@ class Host:
         )
         return runner(self._state, inputs)
 
-    def allocate(self, aval: Aval) -> ValueRecord:
-        return allocate(self._state, aval, self._name)
+    def output(self, j: int) -> ValueRecord:
+        call = self._call
+        return allocate(self._state, call.outs[j], call.op.name)
+
+    def carried(self, body: Body, values: Sequence[Any]) -> list[Any]:
+        return list(values)
 
     def put(self, target: ValueRecord, i: int, value: ValueRecord) -> None:
         target.array[i] = value.array

@@ -17,7 +17,7 @@ from .._ledger import State
 from ..backends import loud, quiet, quietly
 from ..storage import ValueRecord, allocate
 from ._schedule import Schedule
-from ._writer import ArrayWriter, Writer, under
+from ._writer import ArrayWriter, Writer, arrays_of, under
 
 Array = np.ndarray[Any, Any]
 FRAMES: Final = 64  # functions over arenas that a device remembers
@@ -139,40 +139,6 @@ class Replay:
 
 def _device_of(schedule: Schedule) -> Any:
     return schedule.avals[0].device if schedule.avals else None
-
-
-def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
-    """Arrays of the variables whose memory is known before a run: places of arenas,
-    constants, and views of both.
-
-    Args:
-        memory: bytes of the arena of each reason.
-    """
-    arrays: dict[int, Array] = {}
-    for v, record in schedule.program.literals.items():
-        arrays[v] = record.array
-    placed = {v for step in schedule.steps for v in step.registers}
-    for step in schedule.steps:
-        eq = step.equation
-        placed.update(eq.outs)
-    for v in sorted(placed):
-        root = schedule.roots[v]
-        if root.kind == "arena" and v not in schedule.layouts:
-            aval = schedule.avals[v]
-            if aval.nbytes:
-                arena = memory[root.reason]
-                arrays[v] = np.ndarray(aval.shape, aval.dtype, arena, root.offset)
-            else:
-                arrays[v] = np.empty(aval.shape, aval.dtype)
-    for step in schedule.steps:
-        eq = step.equation
-        source = eq.ins[0] if eq.ins else -1
-        if eq.outs[0] in schedule.layouts and source in arrays:
-            kernel: Any = eq.call.op.kernel
-            found = kernel.fn(arrays[source], eq.call)
-            outs = found if len(eq.outs) > 1 else (found,)
-            arrays.update(zip(eq.outs, outs, strict=True))
-    return arrays
 
 
 __all__ = ["Replay", "arrays_of"]

@@ -25,9 +25,10 @@ from .._ledger import (
     AllocationReason,
 )
 from ..errors import InvalidArgumentError
-from ..ops import Equation, Program, View, last_uses
+from ..ops import Equation, Program, Region, View, last_uses
 from ..storage import POOLED_FROM, prove_places
 from ._direct import plan_of
+from ._region_steps import RegionStep
 from ._trace import layout_of
 
 Array = np.ndarray[Any, Any]
@@ -67,6 +68,7 @@ class Step:
         equation: number and equation.
         plan: of the application.
         registers: variables (beyond the program's) of the kernel's scratch.
+        region: how bodies run, if the kernel is made of them.
         copies: a view that strides cannot express: an explicit duplicate.
     """
 
@@ -75,6 +77,7 @@ class Step:
     plan: Any
     registers: tuple[int, ...] = ()
     copies: bool = False
+    region: RegionStep | None = None
 
 
 @dataclass(slots=True)
@@ -143,13 +146,18 @@ Strides = tuple[int, ...] | None
 
 
 def schedule(
-    program: Program, donated: Sequence[int] = (), strides: Sequence[Strides] = ()
+    program: Program,
+    donated: Sequence[int] = (),
+    strides: Sequence[Strides] = (),
+    smallest: int = POOLED_FROM,
 ) -> Schedule:
     """Place every value of `program`, whose regions were inlined.
 
     Args:
         strides: of the inputs, None for row-major ones; empty if all are.
         donated: positions of inputs whose memory outputs may take over.
+        smallest: arenas have at least so many bytes, so that they come from the pool
+            and the next run finds the same memory again.
 
     Raises:
         InvalidArgumentError: no output can use a donated input.
@@ -158,6 +166,7 @@ def schedule(
         nothing is computed or allocated.
     """
     work = _Work(program, donated)
+    work.smallest = smallest
     for v, steps in zip(program.inputs, strides, strict=False):
         if steps is not None:
             work.given[v] = layout_of(program.avals[v], steps)
@@ -182,6 +191,7 @@ class _Work:
         self.inputs: list[Root] = []
         self.outputs: list[Root] = []
         self.arenas: dict[int, int] = {}
+        self.smallest = POOLED_FROM
 
     # -- roots -------------------------------------------------------------------------
 
@@ -227,8 +237,26 @@ class _Work:
                     self._put(v, over)
                 else:
                     self._put(v, Root("arena", reason, self.avals[v].nbytes, number))
-        step.registers = self._registers(number, eq, plan)
+        if isinstance(kernel, Region):
+            layouts = [self._layout(v) for v in eq.ins]
+            step.region = RegionStep(eq.call, layouts, schedule)
+            step.registers = self._region_registers(number, step.region, reason)
+        else:
+            step.registers = self._registers(number, eq, plan)
         return step
+
+    def _region_registers(
+        self, number: int, region: RegionStep, reason: int
+    ) -> tuple[int, ...]:
+        """Memory of the bodies: their arenas, and what goes round a loop."""
+        made = []
+        for aval, own in region.memory:
+            own = reason if reason == RECOMPUTE_OUTPUT else own
+            root = Root("arena", own, aval.nbytes, number, number)
+            self.avals.append(aval)
+            made.append(len(self.avals) - 1)
+            self._put(made[-1], root)
+        return tuple(made)
 
     def _views(self, eq: Equation, kernel: View) -> bool:
         """Join the outputs of a view to their operand; False if it must be laid out."""
@@ -380,7 +408,7 @@ class _Work:
                 (r for r in mine if r.reason == reason),
                 key=lambda r: (r.start, -r.nbytes),
             )
-            self.arenas[reason] = _placed(here)
+            self.arenas[reason] = max(_placed(here), self.smallest)
             prove_places([(r.start, r.stop, r.offset, r.nbytes) for r in here])
 
     def result(self) -> Schedule:
@@ -415,8 +443,7 @@ def _placed(roots: list[Root]) -> int:
         size = max(size, root.offset + needed)
         alive.append(root)
         alive.sort(key=lambda r: r.offset)
-    # Arenas come from the pool, so that the next run finds the same memory again.
-    return max(size, POOLED_FROM)
+    return size
 
 
 __all__ = ["Root", "Schedule", "Step", "schedule"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, State
-from ..ops import Elementwise, Library, View, Write
+from ..ops import Elementwise, Library, Region, View, Write
 from ..storage import POOLED_FROM, adopt, allocate, overwrite
-from ._schedule import Root, Schedule, Step
+
+if TYPE_CHECKING:
+    from ._schedule import Root, Schedule, Step
+
+Array = np.ndarray[Any, Any]
 
 _TRANSPOSED: Final = re.compile(r"\bv(\d+)\.T\b")
 # Names of the states under which outputs are allocated.
@@ -171,6 +175,8 @@ class Writer:
                 self._write(step, kernel)
             case Library():
                 self._library(step, kernel)
+            case Region():
+                self._region(step)
             case _:
                 self._general(step)
 
@@ -304,6 +310,13 @@ class Writer:
         self.lines.append("found = None")
         self.scratch = max(self.scratch, scratch)
 
+    def _region(self, step: Step) -> None:
+        eq, run = step.equation, self._name("region", step.region)
+        operands, outs, memory = (
+            _listed([f"v{v}" for v in vs]) for vs in (eq.ins, eq.outs, step.registers)
+        )
+        self.lines.append(f"{run}(state, ({operands}), ({outs}), ({memory}))")
+
     def _general(self, step: Step) -> None:
         raise TypeError(f"no replay of kernel {step.equation.call.op.kernel!r}")
 
@@ -333,4 +346,39 @@ class ArrayWriter(Writer):
         return False
 
     def _result(self, v: int) -> str:
-        return "None"
+        root = self.s.numbers.get(v)
+        return f"v{v}" if root is None else f"m{root.number}"
+
+
+def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
+    """Arrays of the variables whose memory is known before a run: places of arenas,
+    constants, and views of both.
+
+    Args:
+        memory: bytes of the arena of each reason.
+    """
+    arrays: dict[int, Array] = {}
+    for v, record in schedule.program.literals.items():
+        arrays[v] = record.array
+    placed = {v for step in schedule.steps for v in step.registers}
+    for step in schedule.steps:
+        eq = step.equation
+        placed.update(eq.outs)
+    for v in sorted(placed):
+        root = schedule.roots[v]
+        if root.kind == "arena" and v not in schedule.layouts:
+            aval = schedule.avals[v]
+            if aval.nbytes:
+                arena = memory[root.reason]
+                arrays[v] = np.ndarray(aval.shape, aval.dtype, arena, root.offset)
+            else:
+                arrays[v] = np.empty(aval.shape, aval.dtype)
+    for step in schedule.steps:
+        eq = step.equation
+        source = eq.ins[0] if eq.ins else -1
+        if eq.outs[0] in schedule.layouts and source in arrays:
+            kernel: Any = eq.call.op.kernel
+            found = kernel.fn(arrays[source], eq.call)
+            outs = found if len(eq.outs) > 1 else (found,)
+            arrays.update(zip(eq.outs, outs, strict=True))
+    return arrays
