@@ -757,3 +757,52 @@ def test_a_row_of_the_table_is_one_equation() -> None:
     with ta.Tape() as tape:
         ta.scan(lambda c, x: (ta.sin(c), c), np.ones(2), None, 100)
         assert len(tape) == 0
+
+
+# ---- compiled ------------------------------------------------------------------------
+@every_program
+def test_compiled_programs_plan_the_memory_of_their_bodies(name: str) -> None:
+    """Whatever the number of steps: the outputs, and an arena for each reason."""
+    program, at = PROGRAMS[name]
+    numbers = tuple(range(len(at)))
+    for f in (program(Ours), ta.grad(program(Ours), numbers)):
+        compiled = ta.compile(f)
+        xs = [ta.asarray(x) for x in at]
+        agree(compiled(*xs), f(*xs), 1e-12)
+        with ta.ledger() as ledger:
+            found = compiled(*xs)
+        outs = len(found) if isinstance(found, tuple) else 1
+        again = ledger.allocations.pop("CheckpointRecomputeOutput", 0)
+        assert again <= 1
+        assert ledger.allocations["OperationOutput"] <= outs + 1
+        assert ledger.copies == {}
+        agree(found, f(*xs), 1e-12)
+
+
+def test_a_compiled_loop_reads_and_writes_apart() -> None:
+    """Carries that change places, come from views, or are handed on by reference."""
+    w = rng.normal(size=(3, 3))
+
+    def f(a: Any, b: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            a, b, c = carry
+            return (b, a + b * x, ta.reshape(c, (3, 3)).T), (a, c[0], b)
+
+        start = (a.T[0], b[::-1], ta.asarray(w).T)
+        return ta.scan(step, start, xs[:, ::2].T)
+
+    a, b, xs = w * 2, np.arange(3.0), rng.normal(size=(3, 8))
+    agree(ta.compile(f)(a, b, xs), f(*map(ta.asarray, (a, b, xs))), 1e-14)
+    g = ta.grad(lambda *v: ta.sum(f(*v)[0][1]) + ta.sum(f(*v)[1][1]), (0, 1, 2))
+    agree(ta.compile(g)(a, b, xs), g(*map(ta.asarray, (a, b, xs))), 1e-13)
+
+
+def test_a_compiled_loop_that_values_end() -> None:
+    f = newton(Ours)
+    compiled = ta.compile(f)
+    for a in (2.0, 9.0, 100.0):
+        agree(compiled(np.float64(a)), np.sqrt(a))
+    push = ta.compile(lambda a: ta.jvp(f, (a,), (np.float64(1),))[1])
+    agree(push(np.float64(9.0)), 1 / 6)
+    many = ta.compile(ta.vmap(f))
+    agree(many(np.array([2.0, 9.0, 0.3])), np.sqrt([2.0, 9.0, 0.3]))

@@ -225,7 +225,11 @@ class _Work:
         kernel = call.op.kernel
         step = Step(number, eq, plan)
         if eq.mode != "fresh":
-            self._put(eq.outs[0], self.roots[eq.ins[0]])
+            first, out = eq.ins[0], eq.outs[0]
+            self._put(out, self.roots[first])
+            if first in self.layouts:  # written over a view
+                self.layouts[out] = self.layouts[first]
+                self.offsets[out] = self.offsets[first]
         elif isinstance(kernel, View) and self._views(eq, kernel):
             return step
         else:

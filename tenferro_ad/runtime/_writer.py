@@ -166,6 +166,9 @@ class Writer:
                 and v not in self.s.layouts
             ):
                 self.lines.append(f"v{v} = v{root.variables[0]}")
+        if eq.mode != "fresh" and eq.outs[0] in self.s.layouts:
+            if eq.outs[0] not in self._static:
+                self.lines.append(f"v{eq.outs[0]} = v{eq.ins[0]}")
         match kernel:
             case View():
                 self._view(step, kernel)
@@ -377,6 +380,9 @@ def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
         eq = step.equation
         source = eq.ins[0] if eq.ins else -1
         if eq.outs[0] in schedule.layouts and source in arrays:
+            if eq.mode != "fresh":
+                arrays[eq.outs[0]] = arrays[source]
+                continue
             kernel: Any = eq.call.op.kernel
             found = kernel.fn(arrays[source], eq.call)
             outs = found if len(eq.outs) > 1 else (found,)
