@@ -166,9 +166,9 @@ class Writer:
                 and v not in self.s.layouts
             ):
                 self.lines.append(f"v{v} = v{root.variables[0]}")
-        if eq.mode != "fresh" and eq.outs[0] in self.s.layouts:
-            if eq.outs[0] not in self._static:
-                self.lines.append(f"v{eq.outs[0]} = v{eq.ins[0]}")
+        out = eq.outs[0]
+        if eq.mode != "fresh" and out in self.s.layouts and out not in self._static:
+            self.lines.append(f"v{out} = v{eq.ins[0]}")
         match kernel:
             case View():
                 self._view(step, kernel)
