@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,12 +28,12 @@ from ..errors import InvalidArgumentError
 from ..ops import Equation, Program, Region, View, last_uses
 from ..storage import POOLED_FROM, prove_places
 from ._direct import plan_of
+from ._placing import placed
 from ._region_steps import RegionStep
 from ._trace import layout_of
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["input", "constant", "output", "arena"]
-ALIGN: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -412,7 +412,7 @@ class _Work:
                 (r for r in mine if r.reason == reason),
                 key=lambda r: (r.start, -r.nbytes),
             )
-            self.arenas[reason] = max(_placed(here), self.smallest)
+            self.arenas[reason] = max(placed(here), self.smallest)
             prove_places([(r.start, r.stop, r.offset, r.nbytes) for r in here])
 
     def result(self) -> Schedule:
@@ -428,26 +428,6 @@ class _Work:
             self.outputs,
             self.donated,
         )
-
-
-def _placed(roots: list[Root]) -> int:
-    """Give each root an offset; the bytes that the arena needs."""
-    alive: list[Root] = []  # by offset
-    size = 0
-    for root in roots:
-        alive = [r for r in alive if r.stop >= root.start]
-        needed = -(-root.nbytes // ALIGN) * ALIGN
-        at, best, gap = 0, -1, 0
-        for other in alive:
-            room = other.offset - at
-            if room >= needed and (best < 0 or room < gap):
-                best, gap = at, room
-            at = other.offset + -(-other.nbytes // ALIGN) * ALIGN
-        root.offset = at if best < 0 else best
-        size = max(size, root.offset + needed)
-        alive.append(root)
-        alive.sort(key=lambda r: r.offset)
-    return size
 
 
 __all__ = ["Root", "Schedule", "Step", "schedule"]
