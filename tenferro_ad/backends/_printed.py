@@ -8,7 +8,7 @@ counted in elements over the whole allocation, so views cost no copy and no new 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from .._aval import Aval
 from ..errors import UnsupportedError
 from ..ops import Call
-from ..storage import CheckedDescriptor
+from ..storage import CheckedDescriptor, DeviceArgument
 from ._backend import Launch
-from .printing import IN_PLACE, SCALAR, Argument, Layout, Lowered, Strided, put_number
+from .printing import SCALAR, Argument, Layout, Lowered, Strided, put_number
 from .printing import Launch as PrintedLaunch
 
 _LAYOUTS: Final = 64  # sets of layouts that one kernel remembers
@@ -49,19 +49,15 @@ class PrintedKernel:
             UnsupportedError: The device has no kernel for them.
         """
         key = tuple(
-            (operand.offset, operand.strides) if operand is not None else None
-            for operand in _shapes(launch)
+            None if isinstance(a, np.ndarray) else _place(a)
+            for a in (*launch.ins(), *launch.writes)
         )
         with self._lock:
             found = self._known.get(key)
         if found is None:
             ins = [
-                SCALAR
-                if isinstance(k, np.ndarray)
-                else IN_PLACE
-                if k < 0
-                else _strided(launch.reads[k].descriptor)
-                for k in launch.operands
+                SCALAR if isinstance(a, np.ndarray) else _strided(a.descriptor)
+                for a in launch.ins()
             ]
             outs: list[Layout] = [_strided(a.descriptor) for a in launch.writes]
             found = self._lower(ins, outs)
@@ -72,15 +68,9 @@ class PrintedKernel:
         return found
 
 
-def _shapes(launch: Launch) -> Iterator[Any]:
-    """Layouts of the operands and outputs; None for a number, an output in place."""
-    for k in launch.operands:
-        if isinstance(k, np.ndarray) or k < 0:
-            yield None
-        else:
-            yield launch.reads[k].descriptor.layout
-    for argument in launch.writes:
-        yield argument.descriptor.layout
+def _place(argument: DeviceArgument) -> tuple[int, tuple[int, ...]]:
+    layout = argument.descriptor.layout
+    return layout.offset, layout.strides
 
 
 def _strided(descriptor: CheckedDescriptor) -> Strided:

@@ -10,9 +10,9 @@ The seam with providers (OpenCL, WebGPU, CUDA):
 - `call` is a `Call` of the table with kernel `Elementwise` or a `Write` that has a
   device form; `ins` and `outs` are layouts: `Strided(offset, strides)` in elements of
   the operand's dtype over the whole buffer, or `SCALAR` for a 0-d operand whose value
-  is put into the parameters at launch (`put_number`), or `IN_PLACE` for an operand of
-  an `Elementwise` call that is the output itself (same buffer, same layout, read
-  through the output's argument). Any strides: negative, zero, transposed; never a copy.
+  is put into the parameters at launch (`put_number`). Any strides: negative, zero,
+  transposed; never a copy. An operand of an `Elementwise` call may be the output itself
+  (same buffer, same layout).
 - `accumulate=True` adds the result to what the only output holds.
 - `lower_copy` writes the elements of a view in the order of another layout.
 - `lower_chain` prints elementwise equations of a `Program` as one kernel.
@@ -29,10 +29,8 @@ The seam with providers (OpenCL, WebGPU, CUDA):
 """
 
 from ._launch import (
-    IN_PLACE,
     SCALAR,
     Argument,
-    InPlace,
     Launch,
     Layout,
     Lowered,
@@ -42,10 +40,8 @@ from ._launch import (
 )
 
 __all__ = [
-    "IN_PLACE",
     "SCALAR",
     "Argument",
-    "InPlace",
     "Launch",
     "Layout",
     "Lowered",

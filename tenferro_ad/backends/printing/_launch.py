@@ -27,19 +27,8 @@ class Scalar:
         return "SCALAR"
 
 
-class InPlace:
-    """The layout of an operand that is the only output itself: the kernel reads it
-    through the output's argument, because WebGPU lets no buffer be bound twice."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "IN_PLACE"
-
-
 SCALAR: Final = Scalar()
-IN_PLACE: Final = InPlace()
-Layout = Strided | Scalar | InPlace
+Layout = Strided | Scalar
 
 
 @dataclass(frozen=True, slots=True)
