@@ -14,6 +14,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _forms_indexing as forms
 from ._batching import by_loop, later, leading
 from ._indexing import from_zero, index_nbytes, integers
 from ._op import Call, Op, Write, register
@@ -95,7 +96,7 @@ register(
             (call.axis, call.ins[0].shape[call.axis]),
         ),
         infer=_along_infer,
-        kernel=Write(_along, _along_scratch, _along_check),
+        kernel=Write(_along, _along_scratch, _along_check, form=forms.take_along_axis),
         vjp={
             "x": lambda F, ct, call, *, indices: F.add_along_axis(
                 ct, indices, call.axis, call.ins[0].shape[call.axis]
@@ -114,7 +115,11 @@ register(
         params=("axis", "size"),
         infer=_add_along_infer,
         kernel=Write(
-            from_zero(_add_along), _add_along_scratch, _add_along_check, _add_along
+            from_zero(_add_along),
+            _add_along_scratch,
+            _add_along_check,
+            _add_along,
+            form=forms.add_along_axis,
         ),
         vjp={
             "x": lambda F, ct, call, *, indices: F.take_along_axis(
@@ -147,7 +152,9 @@ register(
         ("mask",),
         params=("count",),
         infer=lambda mask, count: ((mask.ndim, count), np.dtype(np.int64)),
-        kernel=Write(_mask_indices, lambda call: call.out.nbytes),
+        kernel=Write(
+            _mask_indices, lambda call: call.out.nbytes, form=forms.mask_indices
+        ),
         batch=by_loop,
     )
 )

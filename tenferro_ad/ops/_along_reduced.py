@@ -16,6 +16,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _forms_indexing as forms
 from ._axes import DOUBLE, HALF, SINGLE, need_real
 from ._batching import later, leading
 from ._indexing import integers
@@ -143,7 +144,9 @@ register(
         ("x", "values", "indices"),
         params=("axis", "largest"),
         infer=_extreme_infer,
-        kernel=Write(_extreme, _index_scratch, _extreme_check),
+        kernel=Write(
+            _extreme, _index_scratch, _extreme_check, form=forms.extreme_along_axis
+        ),
         vjp={"x": _extreme_x, "values": _extreme_values},
         jvp={"x": _extreme_x, "values": _extreme_push},
         batch=leading(axis=later),
@@ -235,7 +238,12 @@ register(
         ("x", "indices"),
         params=("axis", "size"),
         infer=_multiply_infer,
-        kernel=Write(_multiply, _multiply_scratch, _multiply_check),
+        kernel=Write(
+            _multiply,
+            _multiply_scratch,
+            _multiply_check,
+            form=forms.multiply_along_axis,
+        ),
         vjp={"x": _multiply_pull},
         jvp={"x": _multiply_push},
         batch=leading(axis=later),

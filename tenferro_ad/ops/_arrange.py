@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from . import _forms_arrays as forms
 from ._batching import before, later, leading, longer
 from ._op import Call, Evaluator, Op, View, Write, project, register
 
@@ -47,7 +48,7 @@ register(
         ("x",),
         params=("shifts",),  # one for each axis, 0 <= shift < length
         infer=lambda x, shifts: (x.shape, x.dtype),
-        kernel=Write(_roll),
+        kernel=Write(_roll, form=forms.roll),
         vjp={"x": _roll_back},
         jvp={"x": lambda F, t, call: F.roll(t, call.shifts)},
         batch=leading(shifts=before(0)),
@@ -91,7 +92,7 @@ def _repeating(name: str, *, inner: bool) -> Op:
         ("x",),
         params=("reps",),  # one for each axis
         infer=_tiled_infer,
-        kernel=Write(kernel),
+        kernel=Write(kernel, form=forms.repeating(inner=inner)),
         vjp={"x": back},
         jvp={"x": lambda F, t, call: F[made](t, call.reps)},
         batch=leading(reps=before(1)),
@@ -130,6 +131,7 @@ register(
         kernel=Write(
             lambda call, outs, ins: _triangle(call, outs, ins, upper=False),
             _triangle_scratch,
+            form=forms.triangle(upper=False),
         ),
         vjp={"x": lambda F, ct, call: F.tril(ct, call.k)},
         jvp={"x": lambda F, t, call: F.tril(t, call.k)},
@@ -145,6 +147,7 @@ register(
         kernel=Write(
             lambda call, outs, ins: _triangle(call, outs, ins, upper=True),
             _triangle_scratch,
+            form=forms.triangle(upper=True),
         ),
         vjp={"x": lambda F, ct, call: F.triu(ct, call.k)},
         jvp={"x": lambda F, t, call: F.triu(t, call.k)},
@@ -202,7 +205,7 @@ register(
         ("x",),
         params=("shape", "offset", "axis1", "axis2"),
         infer=lambda x, shape, offset, axis1, axis2: (shape, x.dtype),
-        kernel=Write(_place_diagonal),
+        kernel=Write(_place_diagonal, form=forms.place_diagonal),
         vjp={
             "x": lambda F, ct, call: F.diagonal(ct, call.offset, call.axis1, call.axis2)
         },

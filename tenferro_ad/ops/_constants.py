@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _forms_arrays as forms
 from ._op import Call, Op, Write, register
 
 Array = np.ndarray[Any, Any]
@@ -64,7 +65,7 @@ register(
         (),
         params=("shape", "dtype", "value", "device"),
         infer=lambda shape, dtype, value, device: (shape, dtype),
-        kernel=Write(_full),
+        kernel=Write(_full, form=forms.full),
     )
 )
 # NumPy has no form of these two that writes into given memory: scratch of that size,
@@ -75,7 +76,7 @@ register(
         (),
         params=("start", "stop", "step", "size", "dtype", "device"),
         infer=lambda start, stop, step, size, dtype, device: ((size,), dtype),
-        kernel=Write(_arange, lambda call: call.out.nbytes),
+        kernel=Write(_arange, lambda call: call.out.nbytes, form=forms.arange),
     )
 )
 register(
@@ -89,6 +90,7 @@ register(
             lambda call: (
                 call.num * (48 if call.dtype.kind == "c" else 24) + call.out.nbytes
             ),
+            form=forms.linspace,
         ),
     )
 )
@@ -98,6 +100,6 @@ register(
         (),
         params=("rows", "cols", "k", "dtype", "device"),
         infer=lambda rows, cols, k, dtype, device: ((rows, cols), dtype),
-        kernel=Write(_eye),
+        kernel=Write(_eye, form=forms.eye),
     )
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from ..errors import ShapeError
+from . import _forms_products as forms
 from ._batching import new_axis, with_rank
 from ._matrices import turned
 from ._op import Call, Evaluator, Op, Write, broadcast_shapes, project, register
@@ -211,6 +212,7 @@ register(
             _scratch(None),
             source=_dot("{0}.dot({1})"),
             layout_nbytes=_layout,
+            form=forms.matmul(),
         ),
         vjp={"x": _matmul_x, "y": _matmul_y},
         jvp={
@@ -233,6 +235,7 @@ register(
             _scratch(1),
             source=_dot("{0}.dot({1}.T)"),
             layout_nbytes=_layout,
+            form=forms.matmul(turned=1),
         ),
         vjp={
             "x": lambda F, ct, call, *, y: project(F, F.matmul(ct, y), call.ins[0]),
@@ -256,6 +259,7 @@ register(
             _scratch(0),
             source=_dot("{0}.T.dot({1})"),
             layout_nbytes=_layout,
+            form=forms.matmul(turned=0),
         ),
         vjp={
             "x": lambda F, ct, call, *, y: project(F, F.matmul_nt(y, ct), call.ins[0]),

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import InvalidArgumentError, ShapeError
+from . import _forms_products as forms
 from ._convolution_batching import conv_batch, conv_input_batch, conv_weight_batch
 from ._op import Call, Evaluator, Op, Write, project, register
 from ._windows import Array, Geometry, Ints, blocks, geometry
@@ -241,7 +242,7 @@ register(
         ("x", "w"),
         params=_HOW,
         infer=_conv_infer,
-        kernel=Write(_conv, _scratch),
+        kernel=Write(_conv, _scratch, form=forms.conv),
         vjp={
             "x": lambda F, ct, call, *, w: project(
                 F, conv_input(F, ct, w, call, call.ins[0].shape), call.ins[0]
@@ -263,7 +264,7 @@ register(
         ("y", "w"),
         params=("shape", *_HOW),
         infer=_input_infer,
-        kernel=Write(_conv_input, _scratch),
+        kernel=Write(_conv_input, _scratch, form=forms.conv_input),
         vjp={
             "y": lambda F, ct, call, *, w: project(
                 F, conv(F, ct, w, call), call.ins[0]
@@ -285,7 +286,7 @@ register(
         ("x", "y"),
         params=("shape", *_HOW),
         infer=_weight_infer,
-        kernel=Write(_conv_weight, _scratch),
+        kernel=Write(_conv_weight, _scratch, form=forms.conv_weight),
         vjp={
             "x": lambda F, ct, call, *, y: project(
                 F, conv_input(F, y, ct, call, call.ins[0].shape), call.ins[0]

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._aval import Aval
+from . import _forms_reductions as forms
 from ._axes import (
     BLOCK,
     Array,
@@ -23,6 +24,8 @@ from ._op import Call, Evaluator, Op, Write, register
 
 
 def _logical(name: str, ufunc: Any) -> None:
+    form = forms.reduction(name)
+
     def kernel(call: Call, outs: list[Array], ins: list[Array]) -> None:
         ufunc.reduce(ins[0], call.axes, None, outs[0], call.keepdims)
 
@@ -35,7 +38,7 @@ def _logical(name: str, ufunc: Any) -> None:
                 reduced_shape(x.shape, axes, keepdims),
                 np.bool_,
             ),
-            kernel=Write(kernel),
+            kernel=Write(kernel, form=form),
             batch=leading(axes=later),
         )
     )
@@ -60,7 +63,7 @@ register(
             reduced_shape(x.shape, axes, keepdims),
             np.int64,
         ),
-        kernel=Write(_count_nonzero, block_scratch),
+        kernel=Write(_count_nonzero, block_scratch, form=forms.count_nonzero),
         batch=leading(axes=later),
     )
 )
@@ -138,7 +141,9 @@ def _position(name: str) -> None:
             ("x",),
             params=("axis", "keepdims"),
             infer=infer,
-            kernel=Write(kernel, _place_scratch),
+            kernel=Write(
+                kernel, _place_scratch, form=forms.position(name.removeprefix("arg"))
+            ),
             batch=_position_batch,
         )
     )

@@ -19,6 +19,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _forms_scans as forms
 from ._axes import HALF, SINGLE, as_float, need_real
 from ._batching import later, leading
 from ._op import Call, Evaluator, Op, Write, register
@@ -72,7 +73,7 @@ register(
         ("x",),
         params=("axis", "reverse"),
         infer=_total,
-        kernel=Write(_accumulate(np.add), _scratch),
+        kernel=Write(_accumulate(np.add), _scratch, form=forms.cumulative_sum),
         vjp={
             "x": lambda F, ct, call: F.cumulative_sum(ct, call.axis, not call.reverse)
         },
@@ -208,7 +209,7 @@ register(
         ("a", "b"),
         params=("axis", "reverse"),
         infer=_recurrence_infer,
-        kernel=Write(_recurrence, _recurrence_scratch),
+        kernel=Write(_recurrence, _recurrence_scratch, form=forms.linear_recurrence),
         vjp={"a": _recurrence_a, "b": _recurrence_b},
         jvp={"a": _recurrence_push, "b": _recurrence_push_b},
         batch=leading(axis=later),
@@ -235,7 +236,7 @@ register(
         ("x",),
         params=("axis", "reverse"),
         infer=_total,
-        kernel=Write(_accumulate(np.multiply), _scratch),
+        kernel=Write(_accumulate(np.multiply), _scratch, form=forms.cumulative_prod),
         vjp={"x": _product_pull},
         jvp={"x": _product_push},
         batch=leading(axis=later),
@@ -293,7 +294,9 @@ register(
         ("x",),
         params=("axis", "reverse"),
         infer=_logs_infer,
-        kernel=Write(_accumulate(np.logaddexp), _scratch),
+        kernel=Write(
+            _accumulate(np.logaddexp), _scratch, form=forms.cumulative_logsumexp
+        ),
         vjp={"x": _logs_pull},
         jvp={"x": _logs_push},
         batch=leading(axis=later),

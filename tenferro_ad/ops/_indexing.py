@@ -20,6 +20,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError
+from . import _forms_indexing as forms
 from ._batching import moved, new_axis
 from ._op import Call, Evaluator, Op, Write, register
 from ._rows import CHUNK, INT, check_range, gather_into, joined, scatter_onto, wrapped
@@ -196,7 +197,7 @@ register(
             (call.axis, call.ins[0].shape[call.axis]),
         ),
         infer=_take_infer,
-        kernel=Write(_take, _gather_scratch, _take_check),
+        kernel=Write(_take, _gather_scratch, _take_check, form=forms.take),
         vjp={
             "x": lambda F, ct, call, *, indices: F.take_add(
                 ct, indices, call.axis, call.ins[0].shape[call.axis]
@@ -213,7 +214,11 @@ register(
         params=("axis", "size"),
         infer=_take_add_infer,
         kernel=Write(
-            from_zero(_take_add), _scatter_scratch, _take_add_check, _take_add
+            from_zero(_take_add),
+            _scatter_scratch,
+            _take_add_check,
+            _take_add,
+            form=forms.take_add,
         ),
         vjp={"x": lambda F, ct, call, *, indices: F.take(ct, indices, call.axis)},
         jvp={
@@ -286,7 +291,7 @@ register(
             (call.ins[0].shape, call.axes, call.at),
         ),
         infer=_gather_infer,
-        kernel=Write(_gather, _gather_scratch, _gather_check),
+        kernel=Write(_gather, _gather_scratch, _gather_check, form=forms.gather),
         vjp={
             "x": lambda F, ct, call, *, indices: F.scatter_add(
                 ct, indices, call.ins[0].shape, call.axes, call.at
@@ -304,7 +309,13 @@ register(
         ("x", "indices"),
         params=("shape", "axes", "at"),
         infer=_scatter_infer,
-        kernel=Write(from_zero(_scatter), _scatter_scratch, _scatter_check, _scatter),
+        kernel=Write(
+            from_zero(_scatter),
+            _scatter_scratch,
+            _scatter_check,
+            _scatter,
+            form=forms.scatter_add,
+        ),
         vjp={
             "x": lambda F, ct, call, *, indices: F.gather(
                 ct, indices, call.axes, call.at

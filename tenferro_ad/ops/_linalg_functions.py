@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from .._aval import Aval, real_dtype
+from . import _forms_reductions as forms
 from . import _lapack
 from ._axes import as_float, kept, reduced_shape
 from ._batching import later, leading
@@ -208,6 +209,7 @@ register(
                 3 * call.out.dtype.itemsize * (call.ins[0].size + 64)
                 + 5 * call.out.nbytes
             ),
+            form=forms.vector_norm,
         ),
         vjp={"x": _norm_back},
         jvp={"x": _norm_push},

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _forms_arrays as forms
 from ._batching import later, leading, longer, with_rank
 from ._op import Call, Evaluator, Move, Op, View, Write, project, register
 from ._place import Key, span
@@ -37,7 +38,7 @@ register(
         ("x",),
         params=("dtype",),
         infer=lambda x, dtype: (x.shape, dtype),
-        kernel=Write(_astype),
+        kernel=Write(_astype, form=forms.astype),
         vjp={"x": lambda F, ct, call: project(F, ct, call.ins[0])},
         jvp={
             "x": lambda F, t, call: (
@@ -255,7 +256,7 @@ register(
         ("arrays",),
         params=("axis",),
         infer=_concat_infer,
-        kernel=Write(_concat),
+        kernel=Write(_concat, form=forms.concat),
         vjp={"arrays": _concat_back},
         jvp={"arrays": _concat_push},
         variadic=True,

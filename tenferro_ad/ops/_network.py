@@ -17,6 +17,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, IndexRangeError, ShapeError
+from . import _forms_reductions as forms
 from ._batching import later, leading
 from ._expr import call as fn
 from ._expr import var
@@ -130,7 +131,11 @@ register(
         ("x", "target"),
         params=("axis",),
         infer=_loss_infer,
-        kernel=Write(_cross_entropy, lambda call: call.ins[0].nbytes + _rows(call)),
+        kernel=Write(
+            _cross_entropy,
+            lambda call: call.ins[0].nbytes + _rows(call),
+            form=forms.cross_entropy,
+        ),
         vjp={
             "x": lambda F, ct, call, *, x, target: F.cross_entropy_input(
                 ct, x, target, call.axis
@@ -151,7 +156,11 @@ register(
         ("ct", "x", "target"),
         params=("axis",),
         infer=lambda ct, x, target, axis: (x.shape, x.dtype),
-        kernel=Write(_cross_entropy_input, lambda call: 2 * _rows(call)),
+        kernel=Write(
+            _cross_entropy_input,
+            lambda call: 2 * _rows(call),
+            form=forms.cross_entropy_input,
+        ),
         vjp={
             "ct": lambda F, g, call, *, x, target: F.sum(
                 F.mul(g, _slope(F, x, target, call)), (call.axis,), False

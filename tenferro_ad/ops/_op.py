@@ -20,6 +20,7 @@ from ._body import Body, RegionHost
 from ._call import Applied, ArgRule, Call, Rule, RuleSpec
 from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
+from ._form import Form
 from ._joint import keywords
 
 __all__ = [
@@ -59,6 +60,8 @@ class Write:
     gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as
     its last argument, or None where it is more than that. `layout_nbytes(*arrays)` is
     the further workspace for operands whose strides its library cannot read.
+    `form(k, call)` describes the kernel for devices (`_form`); calls of LAPACK have
+    none.
     """
 
     fn: Callable[..., None]
@@ -67,6 +70,7 @@ class Write:
     add: Callable[..., None] | None = None
     source: Callable[[Any], str | None] = field(default=lambda call: None)
     layout_nbytes: Callable[..., int] | None = None
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ BLOCKS: Final = 4096  # counters at a time
 # The working set for one counter: products, words and keys as 64-bit integers.
 BLOCK_NBYTES: Final = 16 * 8
 
-_ROUNDS: Final = 10
+ROUNDS: Final = 10
 _MASK: Final = 0xFFFFFFFF
-_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
-_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _SHIFT: Final = np.uint64(32)
 _LOW: Final = np.uint64(_MASK)
 
@@ -36,13 +36,13 @@ def philox4x32(counter: Array, key: Array) -> Array:
     """
     c0, c1, c2, c3 = counter.astype(np.uint64).T
     k0, k1 = key.astype(np.uint64).T
-    for _ in range(_ROUNDS):
-        first = c0 * np.uint64(_MULTIPLIERS[0])
-        second = c2 * np.uint64(_MULTIPLIERS[1])
+    for _ in range(ROUNDS):
+        first = c0 * np.uint64(MULTIPLIERS[0])
+        second = c2 * np.uint64(MULTIPLIERS[1])
         c0 = (second >> _SHIFT) ^ c1 ^ k0
         c2 = (first >> _SHIFT) ^ c3 ^ k1
         c1, c3 = second & _LOW, first & _LOW
-        k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
+        k0, k1 = (k0 + WEYL[0]) & _LOW, (k1 + WEYL[1]) & _LOW
     return np.stack([c0, c1, c2, c3], -1).astype(np.uint32)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from . import _forms_arrays as forms
 from ._batching import leading, longer, selecting
 from ._constants import number
 from ._op import Call, Evaluator, Op, View, Write, register
@@ -130,7 +131,7 @@ register(
         ("x",),
         params=("shape", "key", "value"),
         infer=_place_infer,
-        kernel=Write(_place, add=_place_onto),
+        kernel=Write(_place, add=_place_onto, form=forms.place),
         vjp={"x": lambda F, ct, call: F.slice(ct, call.key)},
         jvp={"x": lambda F, t, call: F.place(t, call.shape, call.key, 0)},
         batch=leading(shape=longer, key=selecting),

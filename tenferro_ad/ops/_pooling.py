@@ -20,6 +20,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from . import _forms_products as forms
 from ._batching import leading, longer
 from ._op import Call, Evaluator, Op, Write, register
 from ._windows import Array, Ints, buffers
@@ -144,7 +145,7 @@ register(
         ("x",),
         params=_WINDOW,
         infer=_avg_infer,
-        kernel=Write(_avg_pool, _sums),
+        kernel=Write(_avg_pool, _sums, form=forms.avg_pool),
         vjp={
             "x": lambda F, ct, call: F.avg_pool_input(
                 ct, call.ins[0].shape, *_window(call)
@@ -160,7 +161,7 @@ register(
         ("y",),
         params=("shape", *_WINDOW),
         infer=lambda y, shape, *window: (shape, y.dtype),
-        kernel=Write(_avg_pool_input, _sums),
+        kernel=Write(_avg_pool_input, _sums, form=forms.avg_pool_input),
         vjp={"y": _avg},
         jvp={
             "y": lambda F, t, call: F.avg_pool_input(t, call.shape, *_window(call)),
@@ -248,7 +249,7 @@ register(
         params=_WINDOW,
         outs=("top",),
         infer=_max_infer,
-        kernel=Write(_max_pool, _sums),
+        kernel=Write(_max_pool, _sums, form=forms.max_pool),
         vjp={"x": _max_input},
         jvp={"x": _max_pick},
         batch=leading(),
@@ -260,7 +261,7 @@ register(
         ("y", "x", "top"),
         params=_WINDOW,
         infer=lambda y, x, top, *window: (x.shape, y.dtype),
-        kernel=Write(_max_pool_input, _masks),
+        kernel=Write(_max_pool_input, _masks, form=forms.max_pool_input),
         vjp={"y": _max_pick, "x": _constant, "top": _constant},
         jvp={"y": _max_input, "x": _constant, "top": _constant},
         batch=leading(),
@@ -272,7 +273,7 @@ register(
         ("t", "x", "top"),
         params=_WINDOW,
         infer=lambda t, x, top, *window: (top.shape, t.dtype),
-        kernel=Write(_max_pool_pick, _masks),
+        kernel=Write(_max_pool_pick, _masks, form=forms.max_pool_pick),
         vjp={"t": _max_input, "x": _constant, "top": _constant},
         jvp={"t": _max_pick, "x": _constant, "top": _constant},
         batch=leading(),

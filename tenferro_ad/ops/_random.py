@@ -19,6 +19,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, ShapeError
+from . import _forms_random as forms
 from ._batching import leading
 from ._op import Call, Op, Write, register
 from ._philox import BLOCK_NBYTES, BLOCKS, philox4x32, words
@@ -84,7 +85,7 @@ register(
         "philox",
         ("key", "counter"),
         infer=_philox_infer,
-        kernel=Write(_philox, _philox_scratch),
+        kernel=Write(_philox, _philox_scratch, form=forms.philox),
         batch=leading(),
     )
 )
@@ -137,7 +138,9 @@ def _integers(w: Array, call: Call) -> Array:
     return (found + np.uint64(call.low % 2**64)).astype(call.dtype)
 
 
-def _drawing(name: str, params: tuple[str, ...], convert: Convert) -> None:
+def _drawing(
+    name: str, params: tuple[str, ...], convert: Convert, form: forms.Form
+) -> None:
     """A row that fills a value of the parameters' `shape` and `dtype`."""
 
     def infer(key: Aval, shape: tuple[int, ...], dtype: Dtype, *more: Any) -> Any:
@@ -171,7 +174,7 @@ def _drawing(name: str, params: tuple[str, ...], convert: Convert) -> None:
             ("key",),
             params=("shape", "dtype", *params),
             infer=infer,
-            kernel=Write(kernel, _drawing_scratch),
+            kernel=Write(kernel, _drawing_scratch, form=form),
             batch=leading(),
         )
     )
@@ -181,7 +184,7 @@ def _drawing_scratch(call: Call) -> int:
     return 2 * BLOCK_NBYTES * min(call.out.size, BLOCKS)
 
 
-_drawing("random_bits", ("domain",), _bits)
-_drawing("random_uniform", (), _uniform)
-_drawing("random_normal", (), _normal)
-_drawing("random_integers", ("low", "high"), _integers)
+_drawing("random_bits", ("domain",), _bits, forms.drawing(forms.bits))
+_drawing("random_uniform", (), _uniform, forms.drawing(forms.uniform))
+_drawing("random_normal", (), _normal, forms.drawing(forms.normal))
+_drawing("random_integers", ("low", "high"), _integers, forms.drawing(forms.integers))

@@ -13,6 +13,8 @@ import numpy as np
 
 from .._aval import Aval
 from . import _counting, _statistics
+from . import _forms_arrays as arrays
+from . import _forms_reductions as forms
 from ._axes import (
     BLOCK,
     SINGLE,
@@ -90,7 +92,7 @@ register(
         ("x",),
         params=("axes", "keepdims"),
         infer=_sum_infer,
-        kernel=Write(_sum, _sum_scratch),
+        kernel=Write(_sum, _sum_scratch, form=forms.reduction("sum")),
         vjp={"x": widen},
         jvp={"x": lambda F, t, call: F.sum(t, call.axes, call.keepdims)},
         batch=leading(axes=later),
@@ -118,7 +120,7 @@ register(
         ("x",),
         params=("axes", "keepdims"),
         infer=_mean_infer,
-        kernel=Write(_mean, _sum_scratch),
+        kernel=Write(_mean, _sum_scratch, form=forms.mean),
         vjp={"x": lambda F, ct, call: widen(F, divided(F, ct, count(call) or 1), call)},
         jvp={"x": lambda F, t, call: F.mean(t, call.axes, call.keepdims)},
         batch=leading(axes=later),
@@ -160,7 +162,7 @@ register(
             extremum.shape,
             SINGLE if x.dtype.itemsize <= 4 else np.dtype(np.float64),
         ),
-        kernel=Write(_tie_count, block_scratch),
+        kernel=Write(_tie_count, block_scratch, form=forms.tie_count),
         vjp={"x": nothing, "extremum": nothing},
         jvp={"x": nothing, "extremum": nothing},
         batch=leading(axes=later),
@@ -195,7 +197,7 @@ def _extremum(name: str, ufunc: Any) -> None:
             ("x",),
             params=("axes", "keepdims"),
             infer=infer,
-            kernel=Write(kernel),
+            kernel=Write(kernel, form=forms.reduction(name)),
             vjp={"x": _extremum_back},
             jvp={"x": _extremum_push},
             batch=leading(axes=later),
@@ -252,7 +254,7 @@ register(
         ("x",),
         params=("axes", "width", "fill"),
         infer=_lanes_infer,
-        kernel=Write(_lanes),
+        kernel=Write(_lanes, form=arrays.lanes),
         vjp={"x": lambda F, ct, call: F.unlanes(ct, call.ins[0].shape, call.axes)},
         jvp={"x": lambda F, t, call: F.lanes(t, call.axes, call.width, 0)},
         batch=lambda F, call, size, xs, batched: F.regroup(
@@ -267,7 +269,7 @@ register(
         ("x",),
         params=("shape", "axes"),
         infer=lambda x, shape, axes: (shape, x.dtype),
-        kernel=Write(_unlanes),
+        kernel=Write(_unlanes, form=arrays.unlanes),
         vjp={"x": lambda F, ct, call: F.lanes(ct, call.axes, call.ins[0].shape[1], 0)},
         jvp={"x": lambda F, t, call: F.unlanes(t, call.shape, call.axes)},
         batch=lambda F, call, size, xs, batched: F.unlanes(
@@ -347,6 +349,7 @@ register(
         kernel=Write(
             _prod,
             lambda call: 4 * call.out.size if call.out.dtype.char == "e" else 0,
+            form=forms.reduction("prod"),
         ),
         vjp={"x": _prod_back},
         jvp={"x": _prod_push},

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._aval import Aval, complex_dtype, real_dtype
 from ..errors import DTypeError, LayoutError, ShapeError
+from . import _forms_arrays as forms
 from ._batching import leading
 from ._op import Call, Op, View, Write, register
 
@@ -109,7 +110,7 @@ register(
         "pack_complex",
         ("x",),
         infer=_complex_infer,
-        kernel=Write(_pack),
+        kernel=Write(_pack, form=forms.pack_complex),
         vjp={"x": lambda F, ct, call: F.view_as_real(ct)},
         jvp={"x": lambda F, t, call: F.pack_complex(t)},
         batch=leading(),

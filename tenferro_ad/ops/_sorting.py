@@ -14,6 +14,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _forms_indexing as forms
 from ._batching import later, leading, whole
 from ._op import Call, Evaluator, Op, Write, register
 from ._place import span
@@ -57,7 +58,7 @@ register(
         ("x",),
         params=("axis", "descending", "stable"),
         infer=lambda x, axis, descending, stable: (x.shape, x.dtype),
-        kernel=Write(_sort, _lane_nbytes),
+        kernel=Write(_sort, _lane_nbytes, form=forms.sort),
         vjp={"x": _sort_pull},
         jvp={"x": _sort_push},
         batch=leading(axis=later),
@@ -84,7 +85,11 @@ register(
         ("x",),
         params=("axis", "descending", "stable"),
         infer=lambda x, axis, descending, stable: (x.shape, INT),
-        kernel=Write(_argsort, lambda call: call.out.nbytes + _lane_nbytes(call)),
+        kernel=Write(
+            _argsort,
+            lambda call: call.out.nbytes + _lane_nbytes(call),
+            form=forms.argsort,
+        ),
         batch=leading(axis=later),
     )
 )
@@ -145,7 +150,7 @@ register(
         ("x", "values"),
         params=("side",),
         infer=_search_infer,
-        kernel=Write(_search, _search_scratch),
+        kernel=Write(_search, _search_scratch, form=forms.searchsorted),
         batch=_search_batch,
     )
 )

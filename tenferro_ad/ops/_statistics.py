@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval, real_dtype
+from . import _forms_reductions as forms
 from ._axes import (
     DOUBLE,
     HALF,
@@ -143,7 +144,7 @@ register(
         ("x",),
         params=("axes", "correction", "keepdims"),
         infer=_variance_infer,
-        kernel=Write(_var, _variance_scratch),
+        kernel=Write(_var, _variance_scratch, form=forms.variance(root=False)),
         vjp={"x": _var_back},
         jvp={"x": _var_push},
         batch=leading(axes=later),
@@ -156,7 +157,7 @@ register(
         ("x",),
         params=("axes", "correction", "keepdims"),
         infer=_variance_infer,
-        kernel=Write(_std, _variance_scratch),
+        kernel=Write(_std, _variance_scratch, form=forms.variance(root=True)),
         vjp={"x": _std_back},
         jvp={"x": _std_push},
         batch=leading(axes=later),
@@ -221,7 +222,7 @@ register(
         ("x",),
         params=("axes", "keepdims"),
         infer=_lse_infer,
-        kernel=Write(_lse, block_scratch),
+        kernel=Write(_lse, block_scratch, form=forms.logsumexp),
         vjp={"x": _lse_back},
         jvp={"x": _lse_push},
         batch=leading(axes=later),
@@ -275,7 +276,11 @@ register(
         ("x",),
         params=("axes",),
         infer=_softmax_infer("softmax"),
-        kernel=Write(_softmax, lambda call: 16 * call.out.size // max(count(call), 1)),
+        kernel=Write(
+            _softmax,
+            lambda call: 16 * call.out.size // max(count(call), 1),
+            form=forms.softmax,
+        ),
         vjp={"x": _softmax_rule},
         jvp={"x": _softmax_rule},
         batch=leading(axes=later),
@@ -287,7 +292,7 @@ register(
         ("x",),
         params=("axes",),
         infer=_softmax_infer("log_softmax"),
-        kernel=Write(_log_softmax, block_scratch),
+        kernel=Write(_log_softmax, block_scratch, form=forms.log_softmax),
         vjp={"x": _log_softmax_back},
         jvp={"x": _log_softmax_push},
         batch=leading(axes=later),

@@ -38,14 +38,20 @@ from ._launch import (
     Strided,
     put_number,
 )
+from ._printer import CudaPrinter, OpenCLPrinter, Printer, WgslPrinter, contiguous
 
 __all__ = [
     "SCALAR",
     "Argument",
+    "CudaPrinter",
     "Launch",
     "Layout",
     "Lowered",
+    "OpenCLPrinter",
+    "Printer",
     "Slot",
     "Strided",
+    "WgslPrinter",
+    "contiguous",
     "put_number",
 ]

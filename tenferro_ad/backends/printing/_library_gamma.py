@@ -1,0 +1,233 @@
+"""Gamma functions and their relatives.
+
+Sources: NIST Digital Library of Mathematical Functions, chapters 5, 8 and 25 (Stirling
+and Euler-Maclaurin series, recurrences, continued fractions).
+"""
+
+from typing import Final
+
+from ._polynomials import horner
+
+# log gamma by Stirling's series in 1 / x^2, gamma between 2 and 3 as a quotient.
+_STIRLING: Final = (
+    1 / 12,
+    -1 / 360,
+    1 / 1260,
+    -1 / 1680,
+    1 / 1188,
+    -691 / 360360,
+    1 / 156,
+    -3617 / 122400,
+)
+_GAMMA_ABOVE: Final = (
+    9.99999999999999996796e-1,
+    4.94214826801497100753e-1,
+    2.07448227648435975150e-1,
+    4.76367800457137231464e-2,
+    1.04213797561761569935e-2,
+    1.19135147006586384913e-3,
+    1.60119522476751861407e-4,
+)
+_GAMMA_BELOW: Final = (
+    1.00000000000000000320,
+    7.14304917030273074085e-2,
+    -2.34591795718243348568e-1,
+    3.58236398605498653373e-2,
+    1.18139785222060435552e-2,
+    -4.45641913851797240494e-3,
+    5.39605580493303397842e-4,
+    -2.31581873324120129819e-5,
+)
+_DIGAMMA: Final = (
+    1 / 12,
+    -1 / 120,
+    1 / 252,
+    -1 / 240,
+    1 / 132,
+    -691 / 32760,
+    1 / 12,
+    -3617 / 8160,
+)
+# (2 k)! / B(2 k), what the terms of the Euler-Maclaurin formula are divided by.
+_MACLAURIN: Final = (
+    12.0,
+    -720.0,
+    30240.0,
+    -1209600.0,
+    47900160.0,
+    -1.8924375803183791606e9,
+    7.47242496e10,
+    -2.950130727918164224e12,
+    1.1646782814350067249e14,
+    -4.5979787224074726105e15,
+    1.8152105401943546773e17,
+    -7.1661652561756670113e18,
+)
+
+
+def _maclaurin() -> str:
+    lines = []
+    for d in _MACLAURIN:
+        lines += [
+            "  rise = rise * (x + k);",
+            "  power = power / base;",
+            f"  total = total + rise * power * F({1 / d!r});",
+            "  k = k + F(1);",
+            "  rise = rise * (x + k);",
+            "  power = power / base;",
+            "  k = k + F(1);",
+        ]
+    return "\n".join(lines)
+
+
+GAMMAS: Final = f"""
+fn sinpi$(x: T) -> T {{
+  let r: T = x - F(2) * floor$(x * F(0.5));
+  if (r > F(1.5)) {{ return sin$(F(3.141592653589793) * (r - F(2))); }}
+  if (r > F(0.5)) {{ return sin$(F(3.141592653589793) * (F(1) - r)); }}
+  return sin$(F(3.141592653589793) * r);
+}}
+fn gammaln$(x: T) -> T {{
+  if (isnan$(x)) {{ return x; }}
+  if (!isfinite$(x)) {{ return inf$(); }}
+  if (x <= F(0)) {{
+    if (x == floor$(x)) {{ return inf$(); }}
+    return log$(F(3.141592653589793) / abs$(sinpi$(x))) - gammaln_right$(F(1) - x);
+  }}
+  return gammaln_right$(x);
+}}
+fn gammaln_right$(x: T) -> T {{
+  var up: T = x;
+  var by: T = F(1);
+  while (up < F(7)) {{
+    by = by * up;
+    up = up + F(1);
+  }}
+  let z: T = F(1) / (up * up);
+  let series: T = {horner(_STIRLING, "z")} / up;
+  let body: T = (up - F(0.5)) * log$(up) - up + F(0.9189385332046727);
+  return (body - log$(by)) + series;
+}}
+fn gamma$(x: T) -> T {{
+  if (isnan$(x) || x == F(0)) {{ return F(1) / x; }}
+  if (x < F(0) && x == floor$(x)) {{ return nan$(); }}
+  if (x > F(172)) {{ return inf$(); }}
+  if (x < F(-190)) {{ return F(0); }}
+  var z: T = x;
+  var above: T = F(1);
+  var below: T = F(1);
+  while (z >= F(3)) {{
+    z = z - F(1);
+    above = above * z;
+  }}
+  while (z < F(2)) {{
+    below = below * z;
+    z = z + F(1);
+  }}
+  let d: T = z - F(2);
+  let p: T = {horner(_GAMMA_ABOVE, "d")};
+  let q: T = {horner(_GAMMA_BELOW, "d")};
+  return above * (p / q) / below;
+}}
+fn digamma$(x: T) -> T {{
+  if (x <= F(0)) {{
+    if (x == F(0)) {{ return -copysign$(inf$(), x); }}
+    if (x == floor$(x)) {{ return nan$(); }}
+    let t: T = sinpi$(x + F(0.5)) / sinpi$(x);
+    return digamma_right$(F(1) - x) - F(3.141592653589793) * t;
+  }}
+  return digamma_right$(x);
+}}
+fn digamma_right$(x: T) -> T {{
+  var up: T = x;
+  var total: T = F(0);
+  while (up < F(8)) {{
+    total = total - F(1) / up;
+    up = up + F(1);
+  }}
+  let z: T = F(1) / (up * up);
+  return total + (log$(up) - F(0.5) / up - z * {horner(_DIGAMMA, "z")});
+}}
+fn zeta$(x: T, q: T) -> T {{
+  if (x == F(1)) {{ return inf$(); }}
+  if (!(x > F(1))) {{ return nan$(); }}
+  if (q <= F(0)) {{
+    if (q == floor$(q)) {{ return inf$(); }}
+    if (x != floor$(x)) {{ return nan$(); }}
+  }}
+  var base: T = q;
+  var total: T = F(0);
+  var n: I = 0;
+  while (n < 10 || base <= F(9)) {{
+    total = total + pow$(base, -x);
+    base = base + F(1);
+    n = n + 1;
+  }}
+  var power: T = pow$(base, -x);
+  total = total + power * base / (x - F(1)) + F(0.5) * power;
+  var rise: T = F(1);
+  var k: T = F(0);
+{_maclaurin()}
+  return total;
+}}
+fn betaln$(a: T, b: T) -> T {{
+  return gammaln$(a) + gammaln$(b) - gammaln$(a + b);
+}}
+fn gammafactor$(a: T, x: T) -> T {{
+  if (a < F(20)) {{ return pow$(x, a) * exp$(-x) / gamma$(a); }}
+  return exp$(a * log$(x) - x - gammaln$(a));
+}}
+fn gammainc$(a: T, x: T) -> T {{
+  if (!(a >= F(0) && x >= F(0))) {{ return nan$(); }}
+  if (a == F(0)) {{
+    if (x == F(0)) {{ return nan$(); }}
+    return F(1);
+  }}
+  if (x == F(0)) {{ return F(0); }}
+  if (!isfinite$(x)) {{ return F(1); }}
+  if (x > F(1) && x > a) {{ return F(1) - gammafraction$(a, x); }}
+  return gammaseries$(a, x);
+}}
+fn gammaincc$(a: T, x: T) -> T {{
+  if (!(a >= F(0) && x >= F(0))) {{ return nan$(); }}
+  if (a == F(0)) {{
+    if (x == F(0)) {{ return nan$(); }}
+    return F(0);
+  }}
+  if (x == F(0)) {{ return F(1); }}
+  if (!isfinite$(x)) {{ return F(0); }}
+  if (x > F(1) && x > a) {{ return gammafraction$(a, x); }}
+  return F(1) - gammaseries$(a, x);
+}}
+fn gammaseries$(a: T, x: T) -> T {{
+  var term: T = F(1);
+  var total: T = F(1);
+  var up: T = a;
+  for (var k: I = 0; k < 2000; k = k + 1) {{
+    up = up + F(1);
+    term = term * (x / up);
+    total = total + term;
+    if (term <= total * F(1e-17)) {{ break; }}
+  }}
+  return total * gammafactor$(a, x) / a;
+}}
+fn gammafraction$(a: T, x: T) -> T {{
+  var b: T = x + F(1) - a;
+  var c: T = F(1e30);
+  var d: T = F(1) / b;
+  var found: T = d;
+  for (var k: I = 1; k < 2000; k = k + 1) {{
+    let an: T = -T(k) * (T(k) - a);
+    b = b + F(2);
+    d = an * d + b;
+    if (abs$(d) < F(1e-30)) {{ d = F(1e-30); }}
+    c = b + an / c;
+    if (abs$(c) < F(1e-30)) {{ c = F(1e-30); }}
+    d = F(1) / d;
+    let step: T = d * c;
+    found = found * step;
+    if (abs$(step - F(1)) < F(EPS)) {{ break; }}
+  }}
+  return found * gammafactor$(a, x);
+}}
+"""
