@@ -21,6 +21,7 @@ from .._aval import Aval
 from ..errors import DTypeError, ShapeError
 from . import _forms_random as forms
 from ._batching import leading
+from ._form import Form
 from ._op import Call, Op, Write, register
 from ._philox import BLOCK_NBYTES, BLOCKS, philox4x32, words
 
@@ -138,9 +139,7 @@ def _integers(w: Array, call: Call) -> Array:
     return (found + np.uint64(call.low % 2**64)).astype(call.dtype)
 
 
-def _drawing(
-    name: str, params: tuple[str, ...], convert: Convert, form: forms.Form
-) -> None:
+def _drawing(name: str, params: tuple[str, ...], convert: Convert, form: Form) -> None:
     """A row that fills a value of the parameters' `shape` and `dtype`."""
 
     def infer(key: Aval, shape: tuple[int, ...], dtype: Dtype, *more: Any) -> Any:

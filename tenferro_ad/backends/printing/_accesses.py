@@ -87,9 +87,10 @@ class Linear:
 
     def add(self, other: Linear, times: int) -> None:
         self.constant += times * other.constant
-        for mine, theirs in ((self.terms, other.terms), (self.others, other.others)):
-            for key, n in theirs.items():
-                mine[key] = mine.get(key, 0) + times * n  # type: ignore[index]
+        for name, n in other.terms.items():
+            self.terms[name] = self.terms.get(name, 0) + times * n
+        for e, n in other.others.items():
+            self.others[e] = self.others.get(e, 0) + times * n
 
     @property
     def is_constant(self) -> bool:

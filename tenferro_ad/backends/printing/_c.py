@@ -21,15 +21,12 @@ from ._dialects import (
     type_name,
 )
 
-_MATH: Final = {
-    name: name
-    for name in (
-        "exp expm1 exp2 log log1p log2 log10 sqrt cbrt sin cos tan asin acos atan "
-        "atan2 sinh cosh tanh asinh acosh atanh hypot erf erfc pow floor ceil trunc "
-        "copysign nextafter isnan isinf isfinite signbit fmod ldexp"
-    ).split()
-}
-_MATH |= {"abs": "fabs", "round": "rint"}
+_SAME_NAMES: Final = (
+    "exp expm1 exp2 log log1p log2 log10 sqrt cbrt sin cos tan asin acos atan atan2 "
+    "sinh cosh tanh asinh acosh atanh hypot erf erfc pow floor ceil trunc copysign "
+    "nextafter isnan isinf isfinite signbit fmod"
+)
+_MATH: Final = {n: n for n in _SAME_NAMES.split()} | {"abs": "fabs", "round": "rint"}
 
 _SIGNATURE: Final = re.compile(r"fn (\w+)\(([^)]*)\) -> (\w+) \{")
 _DECLARED: Final = re.compile(r"\b(let|var) (\w+): (\w+) =")

@@ -12,45 +12,81 @@ Source: W. Cody, W. Waite, "Software manual for the elementary functions" (1980)
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from ._polynomials import horner
 
-# Pieces of ln 2 and pi / 2 whose products with small integers are exact.
-_PIECES: Final = {
-    "f32": {
-        "ln2": (0.693359375, -2.12194440e-4),
-        "half_pi": (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
-        "terms": (8, 5, 6),
-        "limit": 32768.0,
-        "top": 88.72283935546875,
-        "bottom": -104.0,
-        "tiny": (1.17549435e-38, 2.0**24, 24),
-        "bits": "u32",
-        "exponent": (23, 127, 0xFF),
-    },
-    "f64": {
-        "ln2": (6.93147180369123816490e-01, 1.90821492927058770002e-10),
-        "half_pi": (
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Facts about one type.
+
+    Attributes:
+        ln2, half_pi: pieces whose products with small integers are exact.
+        terms: lengths of the series of exp, log and sin.
+        limit: arguments of sin up to which `half_pi` reduces exactly.
+        top, bottom: arguments of exp with a finite value that is not 0.
+        least, up, steps: the least normal number, and a power of 2 that lifts others.
+        word, mantissa, bias, ones: the integer with its bits; its fields.
+    """
+
+    ln2: tuple[float, float]
+    half_pi: tuple[float, float, float]
+    terms: tuple[int, int, int]
+    limit: float
+    top: float
+    bottom: float
+    least: float
+    up: float
+    steps: int
+    word: str
+    mantissa: int
+    bias: int
+    ones: int
+
+
+_KINDS: Final = {
+    "f32": _Kind(
+        ln2=(0.693359375, -2.12194440e-4),
+        half_pi=(1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
+        terms=(8, 5, 6),
+        limit=32768.0,
+        top=88.72283935546875,
+        bottom=-104.0,
+        least=1.17549435e-38,
+        up=2.0**24,
+        steps=24,
+        word="u32",
+        mantissa=23,
+        bias=127,
+        ones=0xFF,
+    ),
+    "f64": _Kind(
+        ln2=(6.93147180369123816490e-01, 1.90821492927058770002e-10),
+        half_pi=(
             1.57079632673412561417e00,
             6.07710050630396597660e-11,
             2.02226624879595063154e-21,
         ),
-        "terms": (14, 12, 10),
-        "limit": 2.0**30,
-        "top": 709.782712893384,
-        "bottom": -745.2,
-        "tiny": (2.2250738585072014e-308, 2.0**54, 54),
-        "bits": "u64",
-        "exponent": (52, 1023, 0x7FF),
-    },
+        terms=(14, 12, 10),
+        limit=2.0**30,
+        top=709.782712893384,
+        bottom=-745.2,
+        least=2.2250738585072014e-308,
+        up=2.0**54,
+        steps=54,
+        word="u64",
+        mantissa=52,
+        bias=1023,
+        ones=0x7FF,
+    ),
 }
 
 
 def _bits(kind: str) -> str:
-    p = _PIECES[kind]
-    bits = p["bits"]
-    mantissa, bias, ones = p["exponent"]  # type: ignore[misc]
+    p = _KINDS[kind]
+    bits, mantissa, bias, ones = p.word, p.mantissa, p.bias, p.ones
     tail = "u" if bits == "u32" else "lu"
     top = f"{ones << mantissa}{tail}"
     rest = f"{(1 << (mantissa + ones.bit_length())) - 1}{tail}"
@@ -103,12 +139,10 @@ fn power2$(k: I) -> T {{
 
 
 def _series(kind: str) -> str:
-    p = _PIECES[kind]
-    exp, log, sin = p["terms"]  # type: ignore[misc]
-    hi, lo = p["ln2"]  # type: ignore[misc]
-    p1, p2, p3 = p["half_pi"]  # type: ignore[misc]
-    least, up, steps = p["tiny"]  # type: ignore[misc]
-    limit, top, bottom = p["limit"], p["top"], p["bottom"]
+    p = _KINDS[kind]
+    exp, log, sin = p.terms
+    hi, lo = p.ln2
+    p1, p2, p3 = p.half_pi
     exps = [1 / math.factorial(k) for k in range(exp)]
     logs = [2 / (2 * k + 3) for k in range(log)]
     sines = [(-1) ** (k + 1) / math.factorial(2 * k + 3) for k in range(sin)]
@@ -121,8 +155,8 @@ fn scaled$(x: T, k: I) -> T {{
 }}
 fn exp$(x: T) -> T {{
   if (isnan$(x)) {{ return x; }}
-  if (x > F({top!r})) {{ return inf$(); }}
-  if (x < F({bottom!r})) {{ return F(0); }}
+  if (x > F({p.top!r})) {{ return inf$(); }}
+  if (x < F({p.bottom!r})) {{ return F(0); }}
   let k: T = floor$(x * F({1 / math.log(2)!r}) + F(0.5));
   let r: T = (x - k * F({hi!r})) - k * F({lo!r});
   return scaled$({horner(exps, "r")}, i32(k));
@@ -132,8 +166,8 @@ fn exp2$(x: T) -> T {{
   if (x > F(1100)) {{ return inf$(); }}
   if (x < F(-1100)) {{ return F(0); }}
   let k: T = floor$(x + F(0.5));
-  if (k >= F({p["exponent"][1] + 1})) {{ return inf$(); }}
-  if (k < F({-p["exponent"][1] - p["exponent"][0]})) {{ return F(0); }}
+  if (k >= F({p.bias + 1})) {{ return inf$(); }}
+  if (k < F({-p.bias - p.mantissa})) {{ return F(0); }}
   let r: T = (x - k) * F({math.log(2)!r});
   return scaled$({horner(exps, "r")}, i32(k));
 }}
@@ -149,9 +183,9 @@ fn log$(x: T) -> T {{
   if (isinf$(x)) {{ return x; }}
   var v: T = x;
   var e: I = 0;
-  if (x < F({least!r})) {{
-    v = x * F({up!r});
-    e = -{steps};
+  if (x < F({p.least!r})) {{
+    v = x * F({p.up!r});
+    e = -{p.steps};
   }}
   e = e + exponent$(v);
   var m: T = fraction$(v);
@@ -175,7 +209,7 @@ fn reduced$(x: T, k: T) -> T {{
 fn sincos$(at: T, shift: I) -> T {{
   if (!isfinite$(at)) {{ return nan$(); }}
   var x: T = at;
-  if (abs$(x) > F({limit!r})) {{ x = fmod$(x, F({2 * math.pi!r})); }}
+  if (abs$(x) > F({p.limit!r})) {{ x = fmod$(x, F({2 * math.pi!r})); }}
   let k: T = quadrant$(x);
   let r: T = reduced$(x, k);
   let z: T = r * r;
@@ -379,4 +413,4 @@ fn erfc_right$(x: T) -> T {
 }
 """
 
-ELEMENTARY: Final = {kind: _bits(kind) + _series(kind) + _COMMON for kind in _PIECES}
+ELEMENTARY: Final = {kind: _bits(kind) + _series(kind) + _COMMON for kind in _KINDS}

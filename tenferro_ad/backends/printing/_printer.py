@@ -203,8 +203,8 @@ class Printer:
         if not any(math.prod(a.shape) for a in kernel.outs):
             return Lowered(())
         layouts: dict[str, Layout] = {}
-        for arrays, given in ((kernel.ins, ins), (kernel.outs, outs)):
-            layouts |= {a.name: v for a, v in zip(arrays, given, strict=True)}
+        for group, given in ((kernel.ins, ins), (kernel.outs, outs)):
+            layouts |= {a.name: v for a, v in zip(group, given, strict=True)}
         for a in kernel.scratch:
             layouts[a.name] = Strided(0, contiguous(a.shape))
         index = self._index(kernel, layouts)

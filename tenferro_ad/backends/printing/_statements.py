@@ -213,8 +213,8 @@ class Body(Writer):
             self.temps += 1
             self.line(self.dialect.let(dtype, f"t{self.temps}", self.value(new, dtype)))
             held.append((name, f"t{self.temps}"))
-        for name, new in held:
-            self.line(f"{name} = {new};")
+        for name, made in held:
+            self.line(f"{name} = {made};")
         # What was computed from old values is not what it was.
         self.scopes[-1] = {}
         for store in s.stores:

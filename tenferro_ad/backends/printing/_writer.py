@@ -65,10 +65,8 @@ class Writer:
         self.line("}")
 
     def find(self, key: Any) -> str | None:
-        for scope in reversed(self.scopes):
-            if key in scope:
-                return scope[key]
-        return None
+        found = (scope[key] for scope in reversed(self.scopes) if key in scope)
+        return next(found, None)
 
     def declare(self, key: Any, dtype: Dtype, code: str) -> str:
         self.temps += 1
