@@ -12,7 +12,7 @@ record owns everything, whatever happened, until `proof_of` has an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, final
 
@@ -91,11 +91,6 @@ class Endpoint(Protocol):
 
     def prepare(self, call: Call) -> object:
         """The kernel of one application: pipelines are compiled here."""
-        ...
-
-    def prepare_program(self, run: Callable[..., None]) -> object:
-        """`run(outs, ins)` over host memory as one kernel; only where the host reaches
-        the endpoint's memory."""
         ...
 
     def enqueue(self, launch: Launch) -> object:

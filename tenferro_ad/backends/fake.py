@@ -53,7 +53,7 @@ from ._faults import (
     Raises,
     Step,
 )
-from ._kernels import HostKernel, has_host_kernel, host_kernel, host_sum
+from ._kernels import has_host_kernel, host_kernel, host_sum
 
 __all__ = [
     "STEPS",
@@ -276,11 +276,6 @@ class FakeProvider(AsynchronousDevice):
         """The kernel that copies elements."""
         self._failed(self._meet("compile"), "compile")
         return host_kernel(infer_call(OPS["accumulate"], (aval,), (), self), self.name)
-
-    def prepare_program(self, run: HostKernel) -> object:
-        """A whole program as one kernel over the provider's host memory."""
-        self._failed(self._meet("compile"), "compile")
-        return run
 
     def enqueue(self, launch: Launch) -> object:
         """Take a launch; it runs when its event is told to complete.

@@ -22,16 +22,14 @@ from ..backends import (
 from ..errors import (
     AccessError,
     BorrowedSubmitRejected,
-    ExecutionError,
     NotEnqueuedError,
     ShapeError,
-    SubmitError,
     UnsupportedError,
 )
 from ..ops import Op
 from ..storage import TensorView, TensorViewMut
-from ._outcome import Completed, RetiredFailed
-from ._submission import _said, planned
+from ._outcome import Completed, RetiredFailed, failure, rejection
+from ._work import planned
 
 
 @final
@@ -131,25 +129,17 @@ def submit_borrowed(bindings: BorrowedBindings) -> RetiredBorrowed:
         raise _rejected(bindings, error) from error
     if cause is None:
         return Completed(bindings)
-    failure = ExecutionError(
-        operation=name,
-        found=_said(cause, ""),
-        fix="what the operation wrote is unspecified; write it again before reading",
+    return RetiredFailed(
+        failure(
+            name,
+            cause,
+            "what the operation wrote is unspecified; write it again before reading",
+        ),
+        bindings,
     )
-    failure.__cause__ = cause
-    return RetiredFailed(failure, bindings)
 
 
 def _rejected(bindings: BorrowedBindings, error: Exception) -> BorrowedSubmitRejected:
-    cause = SubmitError(
-        operation=bindings._bb_name,
-        found=_said(error, ""),
-        fix="nothing ran: use an endpoint that runs borrowed work",
-    )
-    cause.__cause__ = error
-    return BorrowedSubmitRejected(
-        operation="submit_borrowed",
-        found=cause.found,
-        cause=cause,
-        recovered=bindings,
+    return rejection(
+        BorrowedSubmitRejected, "submit_borrowed", bindings._bb_name, error, bindings
     )

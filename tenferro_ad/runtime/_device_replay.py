@@ -10,7 +10,7 @@ of an arena in memory of its own; its multiset has one allocation for each of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,9 @@ from ..storage import (
     count_copy,
     descriptor_at,
 )
-from ._replay import Replay
 from ._schedule import Root, Schedule, Step, Strides
 
 Number = np.ndarray[Any, Any]
-At = Callable[[int], int]
 
 
 class DeviceReplay:
@@ -41,10 +39,8 @@ class DeviceReplay:
     __slots__ = (
         "_copied",
         "_device",
-        "_host",
-        "_kernels",
+        "_kernel",
         "_memory",
-        "_on_host",
         "_strides",
         "_written",
         "arenas",
@@ -52,16 +48,10 @@ class DeviceReplay:
     )
 
     def __init__(
-        self,
-        schedule: Schedule,
-        device: Any,
-        strides: Sequence[Strides],
-        on_host: Callable[[], Replay],
+        self, schedule: Schedule, device: Any, strides: Sequence[Strides]
     ) -> None:
         self.schedule = schedule
         self._device = device
-        self._on_host = on_host
-        self._host: Replay | None = None
         self._strides = dict(zip(schedule.program.inputs, strides, strict=False))
         self.arenas = [
             (reason, aval_of((nbytes,), np.dtype(np.uint8), device))
@@ -76,7 +66,7 @@ class DeviceReplay:
             for step in schedule.steps
             if step.copies
         ]
-        self._kernels: dict[int | None, ProgramKernel] = {}
+        self._kernel: ProgramKernel | None = None
 
     # -- memory ------------------------------------------------------------------------
 
@@ -102,53 +92,17 @@ class DeviceReplay:
         """Form and reason of what a run allocates."""
         return [(aval, reason) for reason, aval, _ in self._memory]
 
-    def apply(
-        self,
-        state: State,
-        inputs: Sequence[Number],
-        outputs: Sequence[Number],
-        arenas: Sequence[Number],
-    ) -> None:
-        """One run by host kernels, for endpoints whose memory the host reaches."""
-        if self._host is None:
-            self._host = self._on_host()
-        self._host.apply(state, inputs, outputs, arenas)
+    def kernel(self) -> ProgramKernel:
+        """The kernel of a launch that writes what `memory` lists and then the donated
+        inputs, in order."""
+        if self._kernel is None:
+            self._kernel = ProgramKernel("program", tuple(_Parts(self).all()))
+        return self._kernel
 
-    # -- kernels -----------------------------------------------------------------------
-
-    def kernel_of_group(self, count: int) -> ProgramKernel:
-        """The kernel of a launch that binds a group: see `CompiledGraph.launched`.
-
-        Args:
-            count: inputs that are no constants.
-        """
-        found = self._kernels.get(count)
-        if found is None:
-            donated = bool(self.schedule.donated)
-
-            def at_input(k: int) -> int:
-                return k if not donated else ~k if k < count else k - count
-
-            def at_memory(k: int) -> int:
-                return ~(k + count) if donated else ~k
-
-            found = self._kernels[count] = self._kernel(at_input, at_memory)
-        return found
-
-    def _own_kernel(self) -> ProgramKernel:
-        """The kernel of `run`: donated inputs stand behind what is allocated."""
-        found = self._kernels.get(None)
-        if found is None:
-            donated, behind = sorted(self.schedule.donated), len(self._memory)
-
-            def at_input(k: int) -> int:
-                return ~(behind + donated.index(k)) if k in donated else k
-
-            found = self._kernels[None] = self._kernel(at_input, lambda k: ~k)
-        return found
-
-    def _kernel(self, at_input: At, at_memory: At) -> ProgramKernel:
-        return ProgramKernel("program", tuple(_Parts(self, at_input, at_memory).all()))
+    @property
+    def device_name(self) -> str:
+        """Name of the device, for texts."""
+        return str(self._device.name)
 
     # -- runs --------------------------------------------------------------------------
 
@@ -182,7 +136,7 @@ class DeviceReplay:
             for k, x in enumerate(inputs)
         ]
         outs = [r.array for r in (*records, *[inputs[k] for k in given])]
-        device.executions.launch("compiled function", self._own_kernel(), ins, outs)
+        device.executions.launch("compiled function", self.kernel(), ins, outs)
         if spent is not None:
             spent.extend(given)
         return [self._result(v, inputs, records) for v in s.program.outputs]
@@ -213,14 +167,13 @@ class DeviceReplay:
 
 
 class _Parts:
-    """Makes the steps of a kernel; `at_input` and `at_memory` say which argument of the
-    launch an input, or something allocated, is (see `Place`)."""
+    """Makes the steps of a kernel."""
 
-    def __init__(self, replay: DeviceReplay, at_input: At, at_memory: At) -> None:
+    def __init__(self, replay: DeviceReplay) -> None:
         self._replay = replay
         self._device = replay._device
         self.schedule = replay.schedule
-        self._at_input, self._at_memory = at_input, at_memory
+        self._donated = sorted(replay.schedule.donated)
 
     def all(self) -> list[Part]:
         made = []
@@ -283,14 +236,17 @@ class _Parts:
         return Place(at, _descriptor(start, aval, None, self._device.name))
 
     def _where(self, root: Root) -> tuple[int, int]:
-        """The argument that a root is, and its offset there."""
+        """The argument that a root is (see `Place`), and its offset there."""
         taken = root.number if root.kind == "input" else root.taken
         if taken is not None:
-            return self._at_input(taken), 0
+            donated = self._donated
+            if taken not in donated:
+                return taken, 0
+            return ~(len(self._replay._memory) + donated.index(taken)), 0
         written = self._replay._written
         if id(root) in written:
-            return self._at_memory(written[id(root)]), 0
-        return self._at_memory(written[root.reason]), root.offset
+            return ~written[id(root)], 0
+        return ~written[root.reason], root.offset
 
 
 def _descriptor(

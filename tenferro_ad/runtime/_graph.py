@@ -9,21 +9,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, final
 
-from .._aval import Aval, aval_of
+from .._aval import Aval
 from .._ledger import State
-from ..backends import CPU, AsynchronousDevice
+from ..backends import AsynchronousDevice
+from ..errors import UnsupportedError
 from ..ops import Program, inlined, key_of
-from ..storage import ValueRecord
+from ..storage import AdValueRecord, ValueRecord
 from ._device_replay import DeviceReplay
-from ._direct import plan_of
 from ._replay import Replay
 from ._schedule import Schedule, Strides, schedule
 from ._trace import strides_of
 
 T = TypeVar("T")
+Applied = Callable[[State, Sequence[Any], Sequence[Any], Sequence[Any]], None]
 
 
 @final
@@ -92,13 +93,14 @@ class CompiledGraph:
 
     Attributes:
         program: its equations, regions in place.
-        constants: the records that it owns: the program's last inputs.
+        held: the retained values that it reads as the program's last inputs; while it
+            lives they are not unique.
         metadata: results that are no tensors, by position among all results.
 
     Cost: constant; replays are shared between graphs of one structure.
     """
 
-    __slots__ = ("_replay", "constants", "metadata", "program")
+    __slots__ = ("_replay", "held", "metadata", "program")
 
     def __init__(
         self,
@@ -108,15 +110,20 @@ class CompiledGraph:
         metadata: Mapping[int, Any],
     ) -> None:
         self.program = program
-        self.constants = tuple(constants)
+        self.held = tuple(map(AdValueRecord, constants))
         self.metadata = dict(metadata)
         self._replay = replay
+
+    @property
+    def constants(self) -> tuple[ValueRecord, ...]:
+        """The records of the retained values. Cost: O(constants)."""
+        return tuple([held._record for held in self.held])
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:
         """Of the inputs that a run is given (not of the constants)."""
         avals = self.program.in_avals
-        return avals[: len(avals) - len(self.constants)]
+        return avals[: len(avals) - len(self.held)]
 
     @property
     def arenas(self) -> list[tuple[int, Aval]]:
@@ -129,17 +136,31 @@ class CompiledGraph:
         return self._replay.memory()
 
     def launched(self, state: State) -> object | None:
-        """The run as a kernel of its device, for an endpoint there; None on the host.
-        The explicit duplicates that the run makes are counted here.
+        """The run as a kernel of its device; None on the host. The explicit duplicates
+        that the run makes are counted here.
 
-        Its launch reads inputs and constants and writes what `memory` lists; if some
-        inputs are donated, it writes all inputs first and reads the constants.
+        Operands are the program's inputs. The launch writes what `memory` lists, then
+        the donated inputs in order.
         """
         replay = self._replay
         if isinstance(replay, DeviceReplay):
             replay.count_copies(state)
-            return replay.kernel_of_group(len(self.in_avals))
+            return replay.kernel()
         return None
+
+    @property
+    def applied(self) -> Applied:
+        """One run over host arrays: inputs and constants, memory of fresh outputs,
+        bytes of arenas. It holds the structure and no value.
+
+        Raises:
+            UnsupportedError: the program is another device's.
+
+        Cost: the kernels; no allocation of values, no copy.
+        """
+        if isinstance(self._replay, DeviceReplay):
+            raise UnsupportedError(op="applied", backend=self._replay.device_name)
+        return self._replay.apply
 
     def variant(
         self, donated: Sequence[int], strides: Sequence[Strides]
@@ -151,20 +172,6 @@ class CompiledGraph:
         """
         replay = _replay_of(self.program, self.constants, donated, strides)
         return CompiledGraph(self.program, self.constants, replay, self.metadata)
-
-    def apply(
-        self,
-        state: State,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        arenas: Sequence[Any],
-    ) -> None:
-        """One run over arrays: inputs and constants, memory of fresh outputs, bytes of
-        arenas.
-
-        Cost: the kernels; no allocation of values, no copy.
-        """
-        self._replay.apply(state, inputs, outputs, arenas)
 
     @property
     def plan(self) -> Schedule:
@@ -227,38 +234,12 @@ def _replay_of(
     device = program.avals[0].device if program.avals else None
     launches = isinstance(device, AsynchronousDevice)
 
-    def on_host() -> Replay:
-        # Places and kernels are the host's: other memory that the host can reach is
-        # laid out alike.
-        return Replay(schedule(on_device(program, CPU), given, steps))
-
     def make() -> Replay | DeviceReplay:
-        if launches:
-            return DeviceReplay(schedule(program, given, steps), device, steps, on_host)
-        return on_host()
+        found = schedule(program, given, steps)
+        return DeviceReplay(found, device, steps) if launches else Replay(found)
 
     key = (key_of(program), given, steps, device if launches else None)
     return GRAPHS.get(key, make)
-
-
-def on_device(program: Program, device: Any) -> Program:
-    """The same program for values in another place."""
-    if all(a.device is device for a in program.avals):
-        return program
-    made = Program(list(program.inputs), [], program.outputs)
-    made.avals = [aval_of(a.shape, a.dtype, device) for a in program.avals]
-    for v, record in program.literals.items():
-        made.literals[v] = ValueRecord(record.array, made.avals[v], None)
-    for eq in program.equations:
-        ins = tuple([made.avals[v] for v in eq.operands])
-        params = tuple(
-            [
-                device if name == "device" else value
-                for name, value in zip(eq.call.op.params, eq.call.params, strict=True)
-            ]
-        )
-        made.equations.append(replace(eq, call=plan_of(eq.call.op, ins, params).call))
-    return made
 
 
 __all__ = ["GRAPHS", "Cache", "CacheInfo", "CompiledGraph", "compile_program"]

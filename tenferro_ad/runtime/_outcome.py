@@ -8,13 +8,14 @@ holds no owner, because nobody can say that the memory is free to use.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
-from ..errors import CompletionError, ExecutionError
+from ..errors import CompletionError, ExecutionError, SubmitError, TenferroError
 from ..storage import AllocationSpan
 
 B = TypeVar("B")
 I = TypeVar("I")  # noqa: E741
+R = TypeVar("R", bound=TenferroError)
 
 
 @final
@@ -45,3 +46,33 @@ class CompletionUnproven:
 
     cause: CompletionError
     diagnostic_keys: tuple[AllocationSpan, ...]
+
+
+# ---- causes in words
+
+
+def said(cause: BaseException | None, otherwise: str = "") -> str:
+    """What an exception is and says."""
+    return otherwise if cause is None else f"{type(cause).__name__}: {cause}"
+
+
+def failure(name: str, cause: BaseException, fix: str) -> ExecutionError:
+    """Why the work `name` retired badly."""
+    error = ExecutionError(operation=name, found=said(cause), fix=fix)
+    error.__cause__ = cause
+    return error
+
+
+def rejection(
+    kind: type[R], operation: str, name: str, error: BaseException, recovered: Any
+) -> R:
+    """The rejection of a call by its cause, with the exact inputs."""
+    cause = SubmitError(
+        operation=name,
+        found=said(error),
+        fix="nothing ran: correct it and use the inputs again",
+    )
+    cause.__cause__ = error
+    return kind(
+        operation=operation, found=cause.found, cause=cause, recovered=recovered
+    )

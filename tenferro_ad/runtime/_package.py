@@ -1,17 +1,20 @@
 """What a detached run takes in and gives out: move-only packages (contract G3).
 
-`ExecutionInputs` is a group and the slots bound to a program's inputs. Submitting uses
-it up; a rejection and a proven failure hand back the very same object, usable again.
-`ExecutionBundle` is the group afterwards and the slots of the outputs. Looking at an
-output borrows; moving one out uses up the bundle. Nothing here copies bytes.
+`ExecutionInputs` is a group and what is bound to a program's inputs: slots of the
+group, which the run owns, and retained values (`AdValueRecord`), which it reads while
+others hold them too (G7). Submitting uses the package up; a rejection and a proven
+failure hand back the very same object, usable again. `ExecutionBundle` is the group
+afterwards and the slots of the outputs. Looking at an output borrows; moving one out
+uses up the bundle. Nothing here copies bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
+from .._aval import Aval, aval_of
 from .._ownership import MoveOnly
 from ..errors import (
     ExtractError,
@@ -19,7 +22,20 @@ from ..errors import (
     OutputAccessError,
     OutputExtractError,
 )
-from ..storage import AllocationGroup, DescriptorSlot, Tensor, TensorView
+from ..storage import (
+    AdValueRecord,
+    AllocationGroup,
+    CheckedDescriptor,
+    DescriptorSlot,
+    Tensor,
+    TensorView,
+    ValueRecord,
+)
+from ._trace import is_symbolic, traced_error
+
+Binding = DescriptorSlot | AdValueRecord
+"""What one input of a program is bound to: a slot that is owned, or a retained value
+that is only read."""
 
 
 @final
@@ -30,69 +46,140 @@ class OutputMetadata:
     value: Any
 
 
+class Owners(NamedTuple):
+    """What a used-up package gave to its task."""
+
+    group: AllocationGroup
+    bindings: tuple[Binding, ...]
+
+
 @final
 class ExecutionInputs(MoveOnly):
-    """A group and the slots of it that are bound to the inputs, in order."""
+    """A group and what is bound to the inputs of a program, in order."""
 
     __slots__ = ("_ei_bindings", "_ei_donated", "_ei_group")
 
-    _ei_bindings: tuple[DescriptorSlot, ...]
+    _ei_bindings: tuple[Binding, ...]
     _ei_donated: tuple[int, ...]
     _ei_group: AllocationGroup
 
     def __new__(
         cls,
         group: AllocationGroup,
-        bindings: Sequence[DescriptorSlot],
+        bindings: Sequence[Binding],
         *,
         donate: Sequence[int] = (),
     ) -> ExecutionInputs:
         """Use up a group and bind slots of it.
 
         Args:
-            donate: positions of bindings whose memory a compiled graph's outputs take
-                over.
+            bindings: for each input a slot of the group, or a retained value, which
+                is only read and stays with its other holders.
+            donate: positions of slots whose memory a compiled graph's outputs take
+                over. The bound slots of such a package must be writable and disjoint,
+                because a group lends to readers or to one writer.
 
         Raises:
             InvalidSlotError: A slot is vacant or of another group; nothing changed.
-            InvalidArgumentError: A donated position that is not bound; nothing changed.
+            InvalidArgumentError: A donated position that is no bound slot, or a value
+                that was moved out; nothing changed.
+            TracedConversionError: A traced value; nothing changed.
             BorrowConflictError: A view of the group is open; nothing changed.
 
         Cost: O(bindings); no allocation, copy or provider call.
         """
-        for slot in bindings:
-            group.record(slot)
-        for position in donate:
-            if not 0 <= position < len(bindings):
-                raise InvalidArgumentError(
-                    operation="ExecutionInputs",
-                    argument="donate",
-                    found=f"position {position} of {len(bindings)} bindings",
-                    fix="name bound positions",
-                )
+        bound = tuple(bindings)
+        for binding in bound:
+            if isinstance(binding, AdValueRecord):
+                _require_bytes(binding._record)
+            else:
+                group.record(binding)
+        donated = _donated(bound, donate)
         inputs: ExecutionInputs = object.__new__(cls)
         inputs._ei_group = group._move("ExecutionInputs")
-        inputs._ei_bindings = tuple(bindings)
-        inputs._ei_donated = tuple(dict.fromkeys(donate))
+        inputs._ei_bindings = bound
+        inputs._ei_donated = donated
         inputs._moved_by = None
         return inputs
 
     @classmethod
-    def of_tensors(cls, tensors: Sequence[Tensor]) -> ExecutionInputs:
-        """Use up tensors and bind them in order.
+    def of_tensors(
+        cls, tensors: Sequence[Tensor], *, donate: Sequence[int] = ()
+    ) -> ExecutionInputs:
+        """Use up tensors and bind them in order; see `of_values`.
 
         Raises:
-            UseAfterMoveError: a tensor was used up before.
+            GroupConstructionError: A tensor appears twice, was moved, or is borrowed.
+            InvalidArgumentError: A donated position that is not bound. In each case
+                nothing changed.
 
-        Cost: O(tensors).
+        Cost: O(tensors); no allocation, copy or provider call.
         """
-        return cls(*AllocationGroup.of_tensors(tensors))
+        return cls.of_values(tensors, donate=donate)
+
+    @classmethod
+    def of_values(
+        cls, values: Sequence[Any], *, donate: Sequence[int] = ()
+    ) -> ExecutionInputs:
+        """Bind values in order: tensors move in, handles are attached.
+
+        An attached value (an eager tensor, or the record of a retained one) is read by
+        the run and stays with its other holders. Until the run has retired it is not
+        unique, so nobody can move it out or write it. No gradient flows through it.
+
+        Args:
+            donate: positions of tensors whose memory a compiled graph's outputs take
+                over.
+
+        Raises:
+            GroupConstructionError: A tensor appears twice, was moved, or is borrowed.
+            InvalidArgumentError: Something that is no value, or a donated position
+                that is no tensor.
+            TracedConversionError: A traced value. In each case nothing changed.
+
+        Cost: O(values); no allocation, copy or provider call.
+        """
+        attached = {
+            k: _retained(value, k)
+            for k, value in enumerate(values)
+            if not isinstance(value, Tensor)
+        }
+        _donated([attached.get(k) for k in range(len(values))], donate)
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        group, slots = AllocationGroup.of_tensors(tensors)
+        rest = iter(slots)
+        bindings = [attached.get(k) or next(rest) for k in range(len(values))]
+        return cls(group, bindings, donate=donate)
 
     def __len__(self) -> int:
         return len(self._ei_bindings)
 
-    def into_parts(self) -> tuple[AllocationGroup, tuple[DescriptorSlot, ...]]:
-        """Use up the package and return the group and the bound slots.
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """What each input is bound to.
+
+        Raises:
+            UseAfterMoveError: the package was used up.
+
+        Cost: constant.
+        """
+        self._require("bindings")
+        return self._ei_bindings
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """Positions whose memory outputs take over.
+
+        Raises:
+            UseAfterMoveError: the package was used up.
+
+        Cost: constant.
+        """
+        self._require("donated")
+        return self._ei_donated
+
+    def into_parts(self) -> tuple[AllocationGroup, tuple[Binding, ...]]:
+        """Use up the package and return the group and what was bound.
 
         Raises:
             UseAfterMoveError: the package was used up before.
@@ -101,19 +188,101 @@ class ExecutionInputs(MoveOnly):
         """
         self._require("into_parts")
         self._moved_by = "into_parts"
-        return self._surrender(), self._ei_bindings
+        return self._take()
 
-    def _surrender(self) -> AllocationGroup:
-        """Take the group out of a package that was used up: it keeps nothing alive."""
-        group = self._ei_group
+    def _take(self) -> Owners:
+        """Take everything out of a package that was used up: it keeps nothing alive."""
+        owners = Owners(self._ei_group, self._ei_bindings)
         del self._ei_group
-        return group
+        self._ei_bindings = ()
+        return owners
+
+    def _give(self, owners: Owners) -> None:
+        """Put back what `_take` took."""
+        self._ei_group, self._ei_bindings = owners
 
     def __repr__(self) -> str:
         if self._moved_by is not None:
             return f"ExecutionInputs(moved by {self._moved_by})"
         return f"ExecutionInputs({len(self)} bound, {self._ei_group!r})"
 
+
+def _retained(value: Any, position: int) -> AdValueRecord:
+    """The record of a handle, counted once more."""
+    if isinstance(value, AdValueRecord):
+        return value
+    record = getattr(value, "_record", None)
+    if not isinstance(record, ValueRecord):
+        raise InvalidArgumentError(
+            operation="ExecutionInputs",
+            argument=f"values[{position}]",
+            found=f"a `{type(value).__name__}`",
+            fix="give tensors, eager tensors, or records of retained values",
+        )
+    return AdValueRecord(record)
+
+
+def _require_bytes(record: ValueRecord) -> None:
+    if is_symbolic(record):
+        raise traced_error("ExecutionInputs")
+    if record.is_rootless:
+        raise InvalidArgumentError(
+            operation="ExecutionInputs",
+            argument="bindings",
+            found="a value that was moved out, or a plain number",
+            fix="bind a tensor with bytes of its own",
+        )
+
+
+def _donated(bindings: Sequence[Any], donate: Sequence[int]) -> tuple[int, ...]:
+    for position in donate:
+        if not isinstance(position, int) or not 0 <= position < len(bindings):
+            found = f"position {position!r} of {len(bindings)} bindings"
+        elif isinstance(bindings[position], AdValueRecord):
+            found = f"position {position}, a value that others hold too"
+        else:
+            continue
+        raise InvalidArgumentError(
+            operation="ExecutionInputs",
+            argument="donate",
+            found=found,
+            fix="name positions of tensors that were moved in",
+        )
+    return tuple(dict.fromkeys(donate))
+
+
+# ---- what is bound, for the modules that run it
+
+
+def descriptor_of(inputs: ExecutionInputs, binding: Binding) -> CheckedDescriptor:
+    """The checked descriptor of what is bound. Cost: constant."""
+    if isinstance(binding, AdValueRecord):
+        return binding.descriptor
+    return inputs._ei_group.record(binding).descriptor
+
+
+def avals_of(inputs: ExecutionInputs) -> tuple[Aval, ...]:
+    """Shape, dtype and memory of each bound input. Cost: O(bindings)."""
+    found = []
+    for binding in inputs._ei_bindings:
+        if isinstance(binding, AdValueRecord):
+            found.append(binding.aval)
+            continue
+        record = inputs._ei_group.record(binding)
+        owner = inputs._ei_group._owner(record)
+        device = owner._resource.provider.value.provider
+        found.append(aval_of(record.layout.shape, record.dtype, device))
+    return tuple(found)
+
+
+def view_of(inputs: ExecutionInputs, binding: Binding) -> TensorView:
+    """Borrow what is bound for reading. Cost: constant."""
+    if isinstance(binding, AdValueRecord):
+        return binding.view()
+    return inputs._ei_group.view(binding)
+
+
+# ---- results
 
 ExecutionOutput = DescriptorSlot | OutputMetadata
 

@@ -10,10 +10,11 @@ from ..errors import InvalidArgumentError
 from ..storage import Contiguous
 from ._direct import device_of
 from ._graph import CompiledGraph, compile_program
-from ._package import ExecutionInputs
+from ._graph_work import GraphWork, check_bindings, check_inputs, settle
+from ._package import ExecutionInputs, avals_of, descriptor_of
 from ._scoped import ScopedOutcome, ScopedReadInputs, execute_scoped
-from ._submission import ExecutionHandle, Work, avals_of, submitted
-from ._work import GraphWork, check_inputs
+from ._submission import ExecutionHandle, submitted
+from ._work import Work
 
 
 @final
@@ -116,20 +117,16 @@ class Runtime:
                 found=f"a `{type(inputs).__name__}`",
                 fix="move the values into `ExecutionInputs`: a task owns what it uses",
             )
-        inputs._require("submit")
 
         def work() -> Work:
-            check_inputs(graph, self.endpoint, avals_of(inputs), "submit")
             bindings = inputs._ei_bindings
-            if len(set(map(id, bindings))) < len(bindings):
-                raise InvalidArgumentError(
-                    operation="submit",
-                    argument="bindings",
-                    found="one slot bound to two inputs",
-                    fix="bind each slot once; trace the function with one argument",
-                )
-            steps = strides_of_inputs(inputs)
-            return GraphWork(graph.variant(inputs._ei_donated, steps))
+            check_inputs(graph, self.endpoint, avals_of(inputs), "submit")
+            made = GraphWork(
+                graph.variant(inputs._ei_donated, strides_of_inputs(inputs))
+            )
+            check_bindings(made, bindings)
+            settle((*bindings, *graph.held), "submit")
+            return made
 
         return submitted(self._engine, inputs, work, "submit", "compiled graph")
 
@@ -168,8 +165,8 @@ class Runtime:
 def strides_of_inputs(inputs: ExecutionInputs) -> Sequence[tuple[int, ...] | None]:
     """Byte strides of each bound input, None for row-major ones."""
     found: list[tuple[int, ...] | None] = []
-    for slot in inputs._ei_bindings:
-        descriptor = inputs._ei_group.record(slot).descriptor
+    for binding in inputs._ei_bindings:
+        descriptor = descriptor_of(inputs, binding)
         layout = descriptor.layout
         found.append(None if isinstance(layout, Contiguous) else descriptor.strides)
     return found

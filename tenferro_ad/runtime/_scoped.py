@@ -12,18 +12,16 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from .._aval import aval_of
-from .._ledger import STATE, State
+from .._ledger import STATE
 from .._ownership import MoveOnly
-from ..backends import PreparedLaunch, bind_launch, run_synchronously
+from ..backends import BoundLaunch, bind_launch, run_synchronously
 from ..errors import (
-    ExecutionError,
+    AccessError,
     InvalidArgumentError,
     NotEnqueuedError,
     OutputAccessError,
     ScopedOutputExtractError,
     ScopedSubmitRejected,
-    SubmitError,
-    TenferroError,
     UnsupportedError,
 )
 from ..storage import (
@@ -32,28 +30,38 @@ from ..storage import (
     DescriptorSlot,
     Tensor,
     TensorView,
-    allocate,
 )
 from ._graph import CompiledGraph
-from ._outcome import Completed, RetiredFailed
+from ._graph_work import (
+    GraphWork,
+    check_inputs,
+    named,
+    request_of,
+    root_of,
+    seats,
+    slot_of,
+)
+from ._outcome import Completed, RetiredFailed, failure, rejection
 from ._package import OutputMetadata, extracted
-from ._submission import _said
-from ._work import GraphWork, check_inputs, named, request_of, seats, slot_of
+from ._work import allocated, prepared
 
 
 @final
 class ScopedReadInputs(MoveOnly):
-    """Views bound to a program's inputs, in order; there is no writable form."""
+    """Views bound to a program's inputs, in order; there is no writable form.
+
+    The views stay the caller's: who ends one ends what was made from it.
+    """
 
     __slots__ = ("_sr_views",)
 
     _sr_views: tuple[TensorView, ...]
 
     def __new__(cls, views: Sequence[TensorView]) -> ScopedReadInputs:
-        """Use up views.
+        """Bind views.
 
         Raises:
-            InvalidArgumentError: something that is no `TensorView`; nothing changed.
+            InvalidArgumentError: something that is no `TensorView`.
             UseAfterMoveError, ExpiredCapabilityError: a view has ended.
 
         Cost: O(views); no allocation, copy or provider call.
@@ -79,23 +87,33 @@ class ScopedReadInputs(MoveOnly):
         """Use the package up for its views. Raises UseAfterMoveError. Cost: none."""
         self._require("into_views")
         self._moved_by = "into_views"
-        return self._sr_views
+        return self._take()
 
     def close(self) -> None:
         """End the borrows. Raises UseAfterMoveError. Cost: constant for each view."""
         for view in self.into_views():
             view.close()
 
+    def _take(self) -> tuple[TensorView, ...]:
+        """Take the views out of a package that was used up: it keeps no borrow."""
+        views, self._sr_views = self._sr_views, ()
+        return views
+
+    def __repr__(self) -> str:
+        if self._moved_by is not None:
+            return f"ScopedReadInputs(moved by {self._moved_by})"
+        return f"ScopedReadInputs({len(self)} views)"
+
 
 @final
 class ScopedExecutionBundle(MoveOnly):
     """What a scoped run gives: views of inputs, owned results, metadata, in order."""
 
-    __slots__ = ("_sb_group", "_sb_inputs", "_sb_outputs")
+    __slots__ = ("_sb_group", "_sb_outputs", "_sb_views")
 
     _sb_group: AllocationGroup
-    _sb_inputs: ScopedReadInputs
     _sb_outputs: tuple[TensorView | DescriptorSlot | OutputMetadata, ...]
+    _sb_views: tuple[TensorView, ...]
 
     def __len__(self) -> int:
         return len(self._sb_outputs)
@@ -149,24 +167,22 @@ class ScopedExecutionBundle(MoveOnly):
                 recovered=self,
             )
         self._moved_by = "into_owned_output"
-        for view in self._views():
-            view.close()
+        self._drop_borrows()
         return tensor
 
     def close(self) -> None:
-        """End the borrows and drop the owned results.
+        """Let go of the borrows and drop the owned results.
 
         Raises UseAfterMoveError. Cost: constant for each output.
         """
         self._require("close")
         self._moved_by = "close"
-        for view in self._views():
-            view.close()
+        self._drop_borrows()
         self._sb_group = AllocationGroup._make(())
 
-    def _views(self) -> list[TensorView]:
-        views = [v for v in self._sb_outputs if isinstance(v, TensorView)]
-        return list({id(v): v for v in (*views, *self._sb_inputs._sr_views)}.values())
+    def _drop_borrows(self) -> None:
+        """Let go of the views: a borrow that nobody else kept is over."""
+        self._sb_outputs = self._sb_views = ()
 
     def __repr__(self) -> str:
         if self._moved_by is not None:
@@ -180,7 +196,11 @@ ScopedOutcome = Completed[ScopedExecutionBundle] | RetiredFailed[ScopedReadInput
 def execute_scoped(
     endpoint: Any, graph: CompiledGraph, inputs: ScopedReadInputs
 ) -> ScopedOutcome:
-    """`Runtime.execute_scoped_read_only`; see there."""
+    """`Runtime.execute_scoped_read_only`; see there.
+
+    Nothing of the work is left when this returns or raises, because the endpoint ends
+    it inside the call. What is caught here only gives the caller's package back.
+    """
     if not isinstance(inputs, ScopedReadInputs):
         raise InvalidArgumentError(
             operation="execute_scoped_read_only",
@@ -198,14 +218,9 @@ def execute_scoped(
                 fix="submit owned inputs with `submit`",
             ),
         )
-    views = inputs._sr_views
     try:
-        avals = [aval_of(v.shape, v.dtype, v.device) for v in views]
-        check_inputs(graph, endpoint, avals, "execute_scoped_read_only")
-        steps = [strides_of_view(v) for v in views]
-        work = GraphWork(graph.variant((), steps))
-        made, bound = _bound(endpoint, work, views)
-    except TenferroError as error:
+        work, made, bound = _bound(endpoint, graph, inputs._sr_views)
+    except Exception as error:
         raise _rejected(inputs, error) from error
     inputs._moved_by = "execute_scoped_read_only"
     try:
@@ -213,19 +228,17 @@ def execute_scoped(
     except NotEnqueuedError as error:
         inputs._moved_by = None
         error.recovered = None
-        bound.close()
         raise _rejected(inputs, error) from error
-    bound.close()
+    except BaseException:  # an interrupt: the work is over, as always
+        inputs._moved_by = None
+        raise
+    finally:
+        bound.close()
     if cause is not None:
         inputs._moved_by = None
-        failure = ExecutionError(
-            operation=work.name,
-            found=_said(cause, ""),
-            fix="the inputs are unchanged: correct the cause and run again",
-        )
-        failure.__cause__ = cause
-        return RetiredFailed(failure, inputs)
-    return Completed(_bundle(work, inputs, made))
+        fix = "the inputs are unchanged: correct the cause and run again"
+        return RetiredFailed(failure(work.name, cause, fix), inputs)
+    return Completed(_bundle(work, inputs._take(), made))
 
 
 def strides_of_view(view: TensorView) -> tuple[int, ...] | None:
@@ -234,43 +247,42 @@ def strides_of_view(view: TensorView) -> tuple[int, ...] | None:
 
 
 def _bound(
-    endpoint: Any, work: GraphWork, views: Sequence[TensorView]
-) -> tuple[list[Tensor], Any]:
+    endpoint: Any, graph: CompiledGraph, views: Sequence[TensorView]
+) -> tuple[GraphWork, list[Tensor], BoundLaunch]:
+    """Check, allocate, prepare and bind; a failure ends every borrow made here."""
+    avals = [aval_of(v.shape, v.dtype, v.device) for v in views]
+    check_inputs(graph, endpoint, avals, "execute_scoped_read_only")
+    work = GraphWork(graph.variant((), [strides_of_view(v) for v in views]))
     state = STATE.get()
-    made: list[Tensor] = []
-    for aval, reason in work.memory():
-        under = State(state.account, reason, state.level, state.trace)
-        made.append(allocate(under, aval, work.name).into_tensor())
-    reads = [*[v.as_view() for v in views], *work._constants()]
-    writes = [t.as_view_mut() for t in made]
+    kernel = work.kernel(endpoint, state)
+    made = allocated(work, endpoint, state)
     try:
-        prepared = PreparedLaunch._of(
-            endpoint, work.kernel(endpoint, state), reads, writes
-        )
-        return made, bind_launch(prepared)
-    except BaseException:
-        for read in reads:
-            if read._moved_by is None:
-                read.close()
-        for write in writes:
-            if write._moved_by is None:
-                write.close()
+        launch = prepared(endpoint, kernel, work.access_of(views), made)
+        try:
+            return work, made, bind_launch(launch)
+        except BaseException:
+            launch.close()
+            raise
+    except BaseException as error:
+        made.clear()  # the error keeps this frame
+        if isinstance(error, AccessError):
+            error.recovered = None
         raise
 
 
 def _bundle(
-    work: GraphWork, inputs: ScopedReadInputs, made: Sequence[Tensor]
+    work: GraphWork, views: tuple[TensorView, ...], made: Sequence[Tensor]
 ) -> ScopedExecutionBundle:
-    plan = work._plan
+    plan = work.plan
     group = AllocationGroup._make(())
     slots = seats(plan, group, (), made)
     outputs: list[Any] = []
     for v in plan.program.outputs:
-        root = plan.numbers.get(v, plan.roots[v])
+        root = root_of(plan, v)
         if root.kind != "input":
             outputs.append(slot_of(plan, group, v, slots, ()))
             continue
-        view = inputs._sr_views[root.number]
+        view = views[root.number]
         if v in plan.layouts:
             start = view._view_descriptor.layout.offset - view.span.start
             outputs.append(view._described(request_of(plan, v, start)))
@@ -279,21 +291,11 @@ def _bundle(
     bundle: ScopedExecutionBundle = object.__new__(ScopedExecutionBundle)
     bundle._moved_by = None
     bundle._sb_group = group
-    bundle._sb_inputs = inputs
-    bundle._sb_outputs = tuple(named(outputs, work._graph.metadata))
+    bundle._sb_outputs = tuple(named(outputs, work.graph.metadata))
+    bundle._sb_views = views
     return bundle
 
 
 def _rejected(inputs: ScopedReadInputs, error: Exception) -> ScopedSubmitRejected:
-    cause = SubmitError(
-        operation="execute_scoped_read_only",
-        found=_said(error, ""),
-        fix="nothing ran: correct it and use the inputs again",
-    )
-    cause.__cause__ = error
-    return ScopedSubmitRejected(
-        operation="execute_scoped_read_only",
-        found=cause.found,
-        cause=cause,
-        recovered=inputs,
-    )
+    operation = "execute_scoped_read_only"
+    return rejection(ScopedSubmitRejected, operation, operation, error, inputs)

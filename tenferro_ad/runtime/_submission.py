@@ -1,10 +1,10 @@
-"""Detached submission of one operation (contract G3, G5).
+"""Detached submission: one task for one package of inputs (contract G3, G5).
 
-`submit_detached` takes inputs and nothing else. The task owns them from then on: it
-allocates the outputs, derives its own prepared and bound access, and is admitted by the
-endpoint's first enqueue. The call returns after that answer and not after completion.
-Until then a failure is a `SubmitRejected` with the exact inputs; afterwards the handle
-has the outcome, and dropping the handle only stops looking.
+A task owns its inputs from submission on. It allocates the outputs, derives its own
+prepared and bound access, and is admitted by the endpoint's first enqueue. The call
+returns after that answer and not after completion. Until then a failure is a
+`SubmitRejected` with the exact inputs; afterwards the handle has the outcome, and
+dropping the handle only stops looking.
 
 Allocations are counted in the ledger scopes that were open where the call was made.
 """
@@ -12,36 +12,30 @@ Allocations are counted in the ledger scopes that were open where the call was m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, final
+from collections.abc import Callable, Iterator
+from typing import Any, final
 
-from .._aval import Aval, aval_of
-from .._ledger import OPERATION_OUTPUT, STATE, State
+from .._ledger import STATE, State
 from .._ownership import MoveOnly
-from ..backends import Engine, PreparedLaunch, infer_call
+from ..backends import Engine, PreparedLaunch
 from ..errors import (
     CompletionError,
-    DeviceMismatchError,
-    ExecutionError,
     InvalidArgumentError,
     OutcomePendingError,
-    ShapeError,
-    SubmitError,
     SubmitRejected,
-    UnsupportedError,
 )
-from ..ops import Call, Op
-from ..storage import (
-    AllocationGroup,
-    AllocationSpan,
-    DescriptorSlot,
-    Tensor,
-    TensorView,
-    TensorViewMut,
-    allocate,
+from ..ops import Op
+from ..storage import AdValueRecord, AllocationSpan, Tensor
+from ._outcome import (
+    Completed,
+    CompletionUnproven,
+    RetiredFailed,
+    failure,
+    rejection,
+    said,
 )
-from ._outcome import Completed, CompletionUnproven, RetiredFailed
-from ._package import ExecutionBundle, ExecutionInputs
+from ._package import ExecutionBundle, ExecutionInputs, avals_of
+from ._work import OneCall, Work, allocated, planned, prepared
 
 ExecutionOutcome = (
     Completed[ExecutionBundle] | RetiredFailed[ExecutionInputs] | CompletionUnproven
@@ -52,19 +46,26 @@ ExecutionOutcome = (
 class _Answer:
     """Where a task leaves its outcome; the handle looks there, or nobody does."""
 
-    __slots__ = ("admission", "ended", "outcome", "refusal")
+    __slots__ = ("_outcomes", "admission", "ended", "refusal")
 
     def __init__(self) -> None:
         self.admission = threading.Event()
         self.ended = threading.Event()
         self.refusal: BaseException | None = None
-        self.outcome: ExecutionOutcome | None = None
+        self._outcomes: list[ExecutionOutcome] = []
 
     def publish(self, outcome: ExecutionOutcome) -> None:
         """Leave the outcome, once."""
-        self.outcome = outcome
+        self._outcomes.append(outcome)
         self.ended.set()
         self.admission.set()
+
+    def take(self) -> ExecutionOutcome | None:
+        """Take the outcome; the first one who asks gets it."""
+        try:
+            return self._outcomes.pop()
+        except IndexError:
+            return None
 
 
 @final
@@ -94,6 +95,7 @@ class ExecutionHandle(MoveOnly):
         Raises:
             OutcomePendingError: Not within `timeout` seconds; the handle stays usable,
                 as it does after an interrupt.
+            UseAfterMoveError: The outcome was taken before.
 
         Cost: a synchronisation point; no copy.
         """
@@ -101,11 +103,11 @@ class ExecutionHandle(MoveOnly):
         answer = self._eh_answer
         if not answer.ended.wait(timeout):
             raise OutcomePendingError(operation="wait")
-        outcome = answer.outcome
-        assert outcome is not None
+        outcome = answer.take()
         self._moved_by = "wait"
-        answer.outcome = None
-        return outcome
+        if outcome is None:  # another thread was first
+            self._require("wait")
+        return outcome  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         if self._moved_by is not None:
@@ -113,114 +115,45 @@ class ExecutionHandle(MoveOnly):
         return f"ExecutionHandle({'done' if self.is_done else 'in flight'})"
 
 
-class Work(Protocol):
-    """What a task runs: one operation, or a compiled graph.
-
-    Attributes:
-        name: for texts.
-    """
-
-    name: str
-
-    def memory(self) -> Sequence[tuple[Aval, int]]:
-        """What to allocate, each under its reason."""
-        ...
-
-    def kernel(self, endpoint: Any, state: State) -> object:
-        """What the endpoint runs."""
-        ...
-
-    def access(
-        self, inputs: ExecutionInputs
-    ) -> tuple[list[TensorView], list[TensorViewMut]]:
-        """Views that the kernel reads, and views of inputs that it writes."""
-        ...
-
-    def bundle(
-        self,
-        group: AllocationGroup,
-        bindings: Sequence[DescriptorSlot],
-        made: Sequence[Tensor],
-    ) -> ExecutionBundle:
-        """The outputs, after retirement."""
-        ...
-
-
-@final
-class _OneCall:
-    """A single operation."""
-
-    __slots__ = ("_call", "name")
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self.name = call.op.name
-
-    def memory(self) -> Sequence[tuple[Aval, int]]:
-        return [(aval, OPERATION_OUTPUT) for aval in self._call.outs]
-
-    def kernel(self, endpoint: Any, state: State) -> object:
-        return endpoint.prepare(self._call)
-
-    def access(
-        self, inputs: ExecutionInputs
-    ) -> tuple[list[TensorView], list[TensorViewMut]]:
-        return [inputs._ei_group.view(slot) for slot in inputs._ei_bindings], []
-
-    def bundle(
-        self,
-        group: AllocationGroup,
-        bindings: Sequence[DescriptorSlot],
-        made: Sequence[Tensor],
-    ) -> ExecutionBundle:
-        return ExecutionBundle._make(group, [group._seat(t) for t in made])
-
-
 @final
 class Task:
     """One submission: owns the inputs and outputs, and publishes one outcome."""
 
-    __slots__ = ("_answer", "_endpoint", "_inputs", "_outputs", "_state", "_work")
+    __slots__ = (
+        "_endpoint",
+        "_inputs",
+        "_name",
+        "_outputs",
+        "_state",
+        "_work",
+        "answer",
+    )
 
     def __init__(self, endpoint: Any, work: Work, inputs: ExecutionInputs) -> None:
         self._endpoint = endpoint
-        self._work = work
+        self._name = work.name
+        self._work: Work | None = work
         self._inputs: ExecutionInputs | None = inputs
         self._outputs: list[Tensor] = []
-        self._answer = _Answer()
         self._state: State = STATE.get()
+        self.answer = _Answer()
 
     def launches(self) -> Iterator[PreparedLaunch]:
         """Allocate the outputs and prepare access to them and to the inputs."""
-        work, state = self._work, self._state
-        kernel = work.kernel(self._endpoint, state)
-        for aval, reason in work.memory():
-            under = State(state.account, reason, state.level, state.trace)
-            record = allocate(under, aval, work.name)
-            self._outputs.append(record.into_tensor())
-        yield self._prepared(kernel)
-
-    def _prepared(self, kernel: object) -> PreparedLaunch:
-        inputs = self._inputs
+        work, inputs = self._work, self._inputs
+        assert work is not None
         assert inputs is not None
-        reads, written = self._work.access(inputs)
-        writes = [*written, *[tensor.as_view_mut() for tensor in self._outputs]]
-        try:
-            return PreparedLaunch._of(self._endpoint, kernel, reads, writes)
-        except BaseException:
-            for read in reads:
-                read.close()
-            for write in writes:
-                write.close()
-            raise
+        kernel = work.kernel(self._endpoint, self._state)
+        self._outputs = allocated(work, self._endpoint, self._state)
+        yield prepared(self._endpoint, kernel, work.access(inputs), self._outputs)
 
     def admitted(self) -> None:
         """The endpoint took the work."""
-        self._answer.admission.set()
+        self.answer.admission.set()
 
     def reject(self, cause: BaseException) -> None:
         """Nothing was enqueued: the inputs are as they were."""
-        self._answer.refusal = cause
+        self.answer.refusal = cause
         self._publish_failure(cause)
 
     def retire(self, cause: BaseException | None) -> None:
@@ -228,44 +161,53 @@ class Task:
         if cause is not None:
             self._publish_failure(cause)
             return
-        inputs, self._inputs = self._inputs, None
-        outputs, self._outputs = self._outputs, []
+        work, inputs = self._work, self._inputs
+        assert work is not None
         assert inputs is not None
-        bundle = self._work.bundle(inputs._surrender(), inputs._ei_bindings, outputs)
-        self._answer.publish(Completed(bundle))
+        owners = inputs._take()
+        mark = owners.group._mark()
+        try:
+            bundle = work.bundle(owners, self._outputs)
+        except BaseException:
+            owners.group._restore(mark)
+            inputs._give(owners)
+            raise
+        del owners, work  # what was attached is free before anybody hears of it
+        self._forget()
+        self.answer.publish(Completed(bundle))
 
     def lose(
         self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
     ) -> None:
-        """Completion is not proven: let go of the owners and say so."""
-        inputs, self._inputs = self._inputs, None
-        self._outputs = []
-        if inputs is not None:
-            inputs._surrender()
+        """Completion is not proven: let go of the owners and say so. What others hold
+        too may still be read, and so is never unique again."""
+        assert self._inputs is not None
+        assert self._work is not None
+        for attached in (*self._inputs._take().bindings, *self._work.constants):
+            if isinstance(attached, AdValueRecord):
+                attached.keep_for_good()
         error = CompletionError(
-            operation=self._work.name,
-            found=_said(cause, "the endpoint gave no proof in time"),
+            operation=self._name,
+            found=said(cause, "the endpoint gave no proof in time"),
             fix="treat the values as gone; their memory is kept for good",
         )
         error.__cause__ = cause
-        self._answer.publish(CompletionUnproven(error, keys))
+        self._forget()
+        self.answer.publish(CompletionUnproven(error, keys))
 
     def _publish_failure(self, cause: BaseException) -> None:
-        inputs, self._inputs = self._inputs, None
-        self._outputs = []
+        inputs = self._inputs
         assert inputs is not None
+        fix = "the inputs are unchanged: correct the cause and submit them again"
+        if inputs._ei_donated:
+            fix = "correct the cause; write donated inputs again before reading them"
+        self._forget()
         inputs._moved_by = None
-        error = ExecutionError(
-            operation=self._work.name,
-            found=_said(cause, ""),
-            fix="the inputs are unchanged: correct the cause and submit them again",
-        )
-        error.__cause__ = cause
-        self._answer.publish(RetiredFailed(error, inputs))
+        self.answer.publish(RetiredFailed(failure(self._name, cause, fix), inputs))
 
-
-def _said(cause: BaseException | None, otherwise: str) -> str:
-    return otherwise if cause is None else f"{type(cause).__name__}: {cause}"
+    def _forget(self) -> None:
+        self._work = self._inputs = None
+        self._outputs = []
 
 
 @final
@@ -299,11 +241,11 @@ class Submission:
                 found=f"a `{type(inputs).__name__}`",
                 fix="move the values into `ExecutionInputs`: a task owns what it uses",
             )
-        inputs._require("submit_detached")
 
         def work() -> Work:
-            return _OneCall(
-                planned(self._engine.endpoint, self._op, avals_of(inputs), self._params)
+            found = avals_of(inputs)
+            return OneCall(
+                planned(self._engine.endpoint, self._op, found, self._params)
             )
 
         return submitted(self._engine, inputs, work, "submit_detached", self._op.name)
@@ -323,75 +265,28 @@ def submitted(
 
     Raises:
         SubmitRejected: nothing was enqueued; it has the exact inputs.
+        UseAfterMoveError: the inputs were used up before.
     """
+    inputs._require(operation)
+    inputs._moved_by = operation
     try:
         task = Task(engine.endpoint, make(), inputs)
-        inputs._moved_by = operation
+    except BaseException as error:
+        inputs._moved_by = None
+        if not isinstance(error, Exception):
+            raise
+        raise rejection(SubmitRejected, operation, name, error, inputs) from error
+    answer = task.answer
+    try:
         engine.post(task)
     except Exception as error:
         inputs._moved_by = None
-        raise _rejected(operation, name, error, inputs) from error
-    answer = task._answer
-    del task  # it belongs to the engine now
+        raise rejection(SubmitRejected, operation, name, error, inputs) from error
+    finally:
+        del task  # it belongs to the engine now, or to nobody
     answer.admission.wait(engine.deadline)
     refusal = answer.refusal
     if refusal is None:
         return ExecutionHandle._make(answer)
-    answer.outcome = None
-    raise _rejected(operation, name, refusal, inputs) from refusal
-
-
-def _rejected(
-    operation: str, name: str, error: BaseException, inputs: ExecutionInputs
-) -> SubmitRejected:
-    cause = SubmitError(
-        operation=name,
-        found=_said(error, ""),
-        fix="nothing was enqueued: correct it and submit the inputs again",
-    )
-    cause.__cause__ = error
-    return SubmitRejected(
-        operation=operation,
-        found=cause.found,
-        cause=cause,
-        recovered=inputs,
-    )
-
-
-def avals_of(inputs: ExecutionInputs) -> tuple[Aval, ...]:
-    """Shape, dtype and memory of each bound input. Cost: O(bindings)."""
-    found = []
-    for slot in inputs._ei_bindings:
-        record = inputs._ei_group.record(slot)
-        owner = inputs._ei_group._owner(record)
-        device = owner._resource.provider.value.provider
-        found.append(aval_of(record.layout.shape, record.dtype, device))
-    return tuple(found)
-
-
-def planned(
-    endpoint: Any, op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...]
-) -> Call:
-    """The application of `op` on an endpoint, with everything that can be known now.
-
-    Raises:
-        DeviceMismatchError: An input is not in the endpoint's memory.
-        UnsupportedError: The endpoint has no kernel.
-        and what the row's shape rule raises.
-    """
-    for aval in ins:
-        if aval.device is not endpoint.memory:
-            raise DeviceMismatchError(
-                operation=op.name,
-                found=f"an input on `{aval.device.name}`, work on `{endpoint.name}`",
-                fix="move the input to the memory of that endpoint first",
-            )
-    if not op.variadic and len(ins) != len(op.args):
-        raise ShapeError(
-            operation=op.name,
-            found=f"{len(ins)} inputs",
-            fix=f"bind {len(op.args)}: {', '.join(op.args)}",
-        )
-    if not endpoint.supports(op, [aval.dtype for aval in ins]):
-        raise UnsupportedError(op=op.name, backend=endpoint.name)
-    return infer_call(op, ins, params, endpoint.memory)
+    answer.take()
+    raise rejection(SubmitRejected, operation, name, refusal, inputs) from refusal

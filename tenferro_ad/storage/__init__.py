@@ -11,6 +11,7 @@ from ._access import (
     prepare_read,
     prepare_write,
 )
+from ._ad_record import AdValueRecord
 from ._binding import (
     DeviceArgument,
     DeviceRead,
@@ -135,6 +136,7 @@ __all__ = [
     "validations",
     # prepared access
     "AccessTarget",
+    "AdValueRecord",
     "CheckedRead",
     "CheckedWrite",
     "HostReadGuard",

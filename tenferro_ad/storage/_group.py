@@ -151,6 +151,15 @@ class AllocationGroup(MoveOnly):
         self._descriptors.append(record)
         return make_slot(self._table, len(self._descriptors) - 1)
 
+    def _mark(self) -> tuple[int, int]:
+        """Where the tables end now."""
+        return len(self._allocations), len(self._descriptors)
+
+    def _restore(self, mark: tuple[int, int]) -> None:
+        """Drop what was added since `mark`; nobody outside has seen a slot of it."""
+        del self._allocations[mark[0] :]
+        del self._descriptors[mark[1] :]
+
     @property
     def is_moved(self) -> bool:
         """Whether the group was used up. Cost: constant."""

@@ -13,56 +13,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from ..errors import InvalidSlotError
-from ..storage import CheckedDescriptor, RetentionContainer, TensorView, ValueRecord
+from ..storage import AdValueRecord, ValueRecord
 from ._record import WIDTH, TapeRecord, _names
-
-
-@final
-class AdValueRecord:
-    """One strong reference to a value's record: read-only descriptor and container.
-
-    While it lives the value is not unique. It lends read views only; `clone` counts one
-    more reference to the same record.
-    """
-
-    __slots__ = ("_record",)
-
-    def __init__(self, record: ValueRecord) -> None:
-        self._record = record
-        record.tokens.append(None)
-
-    def __del__(self) -> None:
-        try:
-            self._record.tokens.pop()
-        except IndexError:
-            pass  # another holder took the last token: this one was the last
-
-    @property
-    def descriptor(self) -> CheckedDescriptor:
-        """The checked descriptor. Cost: metadata on first use; no event."""
-        home = self.container
-        return home.group().record(home.slot(self._record.slot)).descriptor
-
-    @property
-    def container(self) -> RetentionContainer:
-        """The container whose group owns the root. Cost: one small object at first."""
-        return self._record.container()
-
-    def shares(self, other: AdValueRecord) -> bool:
-        """Whether both are references to one record."""
-        return self._record is other._record
-
-    def view(self) -> TensorView:
-        """Borrow the value for reading. Cost: metadata only; no event."""
-        home = self.container
-        return home.group().view(home.slot(self._record.slot))
-
-    def clone(self) -> AdValueRecord:
-        """One more reference to the same record. Cost: one object; no event."""
-        return AdValueRecord(self._record)
-
-    def __repr__(self) -> str:
-        return f"<record of {self._record.aval!r}>"
 
 
 @final
