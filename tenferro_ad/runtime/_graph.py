@@ -93,14 +93,14 @@ class CompiledGraph:
 
     Attributes:
         program: its equations, regions in place.
-        held: the retained values that it reads as the program's last inputs; while it
-            lives they are not unique.
+        constants: the records of what it reads as the program's last inputs.
+        held: its references to them: while it lives they are not unique.
         metadata: results that are no tensors, by position among all results.
 
     Cost: constant; replays are shared between graphs of one structure.
     """
 
-    __slots__ = ("_replay", "held", "metadata", "program")
+    __slots__ = ("_replay", "constants", "held", "metadata", "program")
 
     def __init__(
         self,
@@ -110,14 +110,10 @@ class CompiledGraph:
         metadata: Mapping[int, Any],
     ) -> None:
         self.program = program
+        self.constants = tuple(constants)
         self.held = tuple(map(AdValueRecord, constants))
         self.metadata = dict(metadata)
         self._replay = replay
-
-    @property
-    def constants(self) -> tuple[ValueRecord, ...]:
-        """The records of the retained values. Cost: O(constants)."""
-        return tuple([held._record for held in self.held])
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:
