@@ -15,6 +15,7 @@ import numpy as np
 from opt_einsum import get_symbol
 
 from .._aval import Aval, complex_dtype
+from . import _forms_einsum as forms
 from ._equations import canonical, sizes_of, terms_of, wide
 from ._op import Call, Evaluator, Op, Write, project, register
 from ._pairs import Array, DType, Layout, layout_of, multiply, scratch_of
@@ -115,7 +116,7 @@ register(
         ("x", "y"),
         params=("equation", "conj_x", "conj_y", "dtype"),
         infer=_infer,
-        kernel=Write(_contract, _scratch),
+        kernel=Write(_contract, _scratch, form=forms.contract),
         vjp={"x": _back_x, "y": _back_y},
         jvp={
             "x": lambda F, t, call, *, y: F.contract(t, y, *call.params),

@@ -20,6 +20,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError
+from . import _forms_einsum as forms
 from ._contract import pair, pulled_dtype, with_batch
 from ._einsum_host import einsum_scratch, einsum_values, plan_for, plan_of_call
 from ._equations import DType, Ready, Shape, terms_of
@@ -251,7 +252,7 @@ register(
         variadic=True,
         params=("equation", "path"),
         infer=_infer,
-        kernel=Write(einsum_values, einsum_scratch),
+        kernel=Write(einsum_values, einsum_scratch, form=forms.einsum),
         joint=_back,
         joint_keeps=_keeps,
         joint_jvp=_push,

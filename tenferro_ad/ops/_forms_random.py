@@ -181,3 +181,22 @@ def integers(k: Kernel, n: Nest, c: Any, words: Words) -> list[Expr]:
         else:
             rests.append(node("mod64", [b, a, n.number(choices, _WORD)]))
     return [call("add", r, low) for r in rests]
+
+
+# ---- counts --------------------------------------------------------------------------
+
+
+def quantile(name: str) -> Form:
+    """A function of the library, in the widest floating dtype of the lane."""
+
+    def form(k: Kernel, c: Any) -> None:
+        (out,) = k.outs
+        n, index = k.nest(*out.shape)
+        values = []
+        for x in k.ins:
+            own = index[len(index) - len(x.shape) :]
+            at = [0 if m == 1 else i for m, i in zip(x.shape, own, strict=True)]
+            values.append(cast(x.at(*at), k.wide))
+        n.store(out, index, cast(node(name, values), out.dtype))
+
+    return form

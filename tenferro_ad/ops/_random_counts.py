@@ -18,6 +18,7 @@ import scipy.special
 from .._aval import Aval
 from ..errors import DTypeError
 from ._batching import aligned
+from ._forms_random import quantile
 from ._op import Call, Op, Write, broadcast_shapes, register
 
 Array = np.ndarray[Any, Any]
@@ -73,7 +74,7 @@ def _counting(name: str, args: tuple[str, ...], fn: Callable[..., Array]) -> Non
             name,
             args,
             infer=infer,
-            kernel=Write(kernel, _scratch),
+            kernel=Write(kernel, _scratch, form=quantile(name)),
             batch=aligned,
         )
     )

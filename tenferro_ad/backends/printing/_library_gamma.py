@@ -230,4 +230,75 @@ fn gammafraction$(a: T, x: T) -> T {{
   }}
   return found * gammafactor$(a, x);
 }}
+fn betafraction$(a: T, b: T, x: T) -> T {{
+  var c: T = F(1);
+  var d: T = F(1) / nonzero$(F(1) - (a + b) * x / (a + F(1)));
+  var found: T = d;
+  for (var n: I = 1; n < 2000; n = n + 1) {{
+    let m: T = T(n);
+    let even: T = m * (b - m) * x / ((a + F(2) * m - F(1)) * (a + F(2) * m));
+    d = F(1) / nonzero$(F(1) + even * d);
+    c = nonzero$(F(1) + even / c);
+    found = found * (d * c);
+    let odd: T = -(a + m) * (a + b + m) * x / ((a + F(2) * m) * (a + F(2) * m + F(1)));
+    d = F(1) / nonzero$(F(1) + odd * d);
+    c = nonzero$(F(1) + odd / c);
+    let step: T = d * c;
+    found = found * step;
+    if (abs$(step - F(1)) < F(EPS)) {{ break; }}
+  }}
+  return found;
+}}
+fn nonzero$(x: T) -> T {{
+  if (abs$(x) < F(1e-30)) {{ return F(1e-30); }}
+  return x;
+}}
+fn betainc$(a: T, b: T, x: T) -> T {{
+  if (x <= F(0)) {{ return F(0); }}
+  if (x >= F(1)) {{ return F(1); }}
+  let power: T = a * log$(x) + b * log1p$(-x) - betaln$(a, b);
+  if (x < (a + F(1)) / (a + b + F(2))) {{
+    return exp$(power) * betafraction$(a, b, x) / a;
+  }}
+  return F(1) - exp$(power) * betafraction$(b, a, F(1) - x) / b;
+}}
+fn poissonshare$(k: T, mean: T) -> T {{
+  return gammaincc$(k + F(1), mean);
+}}
+fn poisson_quantile$(u: T, mean: T) -> T {{
+  if (!(mean > F(0))) {{ return F(0); }}
+  var high: T = F(1);
+  while (high < F(1e15) && poissonshare$(high - F(1), mean) < u) {{
+    high = high + high;
+  }}
+  var low: T = F(0);
+  while (low + F(1) < high) {{
+    let middle: T = floor$(F(0.5) * (low + high));
+    if (poissonshare$(middle - F(1), mean) < u) {{
+      low = middle;
+    }} else {{
+      high = middle;
+    }}
+  }}
+  return low;
+}}
+fn binomialshare$(k: T, n: T, p: T) -> T {{
+  if (k >= n) {{ return F(1); }}
+  return betainc$(n - k, k + F(1), F(1) - p);
+}}
+fn binomial_quantile$(u: T, n: T, p: T) -> T {{
+  if (p >= F(1)) {{ return n; }}
+  if (!(p > F(0))) {{ return F(0); }}
+  var high: T = n + F(1);
+  var low: T = F(0);
+  while (low + F(1) < high) {{
+    let middle: T = floor$(F(0.5) * (low + high));
+    if (binomialshare$(middle - F(1), n, p) < u) {{
+      low = middle;
+    }} else {{
+      high = middle;
+    }}
+  }}
+  return low;
+}}
 """
