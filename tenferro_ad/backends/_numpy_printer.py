@@ -74,15 +74,15 @@ class Printed:
         operands: Sequence[str],
         out: str,
         registers: Sequence[str],
-        prefix: str,
+        named: Callable[[str, Any], str],
         *,
         aliased: bool,
-    ) -> tuple[list[str], dict[str, Any]] | None:
-        """The kernel as statements of a longer function, and what their names mean.
+    ) -> list[str] | None:
+        """The kernel as statements of a longer function.
 
         Args:
             operands, out, registers: names of the arrays.
-            prefix: begins the names of the kernel's own functions and numbers.
+            named: `named(hint, value)` names the kernel's functions and numbers.
             aliased: `out` is the first operand's memory.
 
         None where the kernel is no straight line of statements.
@@ -94,18 +94,17 @@ class Printed:
         params, lines = written
         names = dict(zip(params.split(", "), [*operands, out], strict=True))
         names.update((f"t{k}", r) for k, r in enumerate(registers))
-        space: dict[str, Any] = {}
 
         def renamed(found: re.Match[str]) -> str:
             name = found[0]
             if name in names:
                 return str(names[name])
             if name in body.__globals__:
-                space[prefix + name] = body.__globals__[name]
-                return prefix + name
+                value = body.__globals__[name]
+                return named(getattr(value, "__name__", "c"), value)
             return name
 
-        return [re.sub(r"[A-Za-z_]\w*", renamed, line) for line in lines], space
+        return [re.sub(r"[A-Za-z_]\w*", renamed, line) for line in lines]
 
     def adder(self, shape: tuple[int, ...]) -> Run:
         """`run(*ins, acc)` adds the values to `acc`."""

@@ -29,14 +29,10 @@ class RegionHost(Protocol):
     """What the kernel of a region may ask of the run time."""
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of the body. They may share memory with inputs, and last until
-        the body has run twice more."""
+        """The outputs of the body; each may share memory with an input."""
 
     def output(self, j: int) -> Any:
         """Output j of the operation, unwritten."""
-
-    def carried(self, body: Body, values: Sequence[Any]) -> list[Any]:
-        """Operands as the first inputs of a body whose outputs are its next inputs."""
 
     def put(self, target: Any, i: int, value: Any) -> None:
         """Write `target[i]`."""

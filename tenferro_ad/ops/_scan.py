@@ -53,10 +53,9 @@ def _infer(
 
 def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
     body, k, m = call.body, call.carry, call.carry + call.xs
-    carry, rows, consts = operands[:k], operands[k:m], operands[m:]
+    carry, rows, consts = list(operands[:k]), operands[k:m], operands[m:]
     avals = body.program.in_avals[k:m]
     stacks = [host.output(j) for j in range(k, len(call.outs))]
-    carry = host.carried(body, carry)
     ys = len(stacks) - len(call.keeps)
     order = range(call.length)
     for i in reversed(order) if call.reverse else order:

@@ -38,8 +38,7 @@ def _infer(
 
 def _kernel(host: RegionHost, call: Call, operands: Values) -> list[Any]:
     k, m = call.carry, call.carry + call.test_consts
-    tested, consts = operands[k:m], operands[m:]
-    carry = host.carried(call.body, operands[:k])
+    carry, tested, consts = list(operands[:k]), operands[k:m], operands[m:]
     while host.number(host.run(call.test, [*carry, *tested])[0]):
         carry = host.run(call.body, [*carry, *consts])
     return host.owned(carry, operands)

@@ -19,8 +19,9 @@ from ._direct import (
 from ._graph import GRAPHS, Cache, CacheInfo, CompiledGraph, compile_program
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs, OutputMetadata
+from ._places import Schedule
 from ._runtime import Runtime
-from ._schedule import Schedule, schedule
+from ._schedule import schedule
 from ._scoped import ScopedExecutionBundle, ScopedReadInputs
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
 from ._trace import (

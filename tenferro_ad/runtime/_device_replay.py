@@ -28,7 +28,7 @@ from ..storage import (
     count_copy,
     descriptor_at,
 )
-from ._schedule import Root, Schedule, Step, Strides
+from ._places import Root, Schedule, Step, Strides
 
 Number = np.ndarray[Any, Any]
 

@@ -19,8 +19,9 @@ from ..errors import UnsupportedError
 from ..ops import Program, inlined, key_of
 from ..storage import AdValueRecord, ValueRecord
 from ._device_replay import DeviceReplay
+from ._places import Schedule, Strides
 from ._replay import Replay
-from ._schedule import Schedule, Strides, schedule
+from ._schedule import schedule
 from ._trace import strides_of
 
 T = TypeVar("T")

@@ -38,7 +38,7 @@ from ._package import (
     Owners,
     view_of,
 )
-from ._schedule import Root, Schedule
+from ._places import Root, Schedule
 from ._work import Access, end
 
 Array = np.ndarray[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ._schedule import Root
+    from ._places import Root
 
 ALIGN: Final = 64
 

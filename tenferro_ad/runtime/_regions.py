@@ -66,9 +66,6 @@ class Host:
         call = self._call
         return allocate(self._state, call.outs[j], call.op.name)
 
-    def carried(self, body: Body, values: Sequence[Any]) -> list[Any]:
-        return list(values)
-
     def put(self, target: ValueRecord, i: int, value: ValueRecord) -> None:
         target.array[i] = value.array
 

@@ -7,7 +7,7 @@ then a run costs its kernels, an allocation for each output, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +16,9 @@ from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import loud, quiet, quietly
 from ..storage import ValueRecord, allocate
-from ._schedule import Schedule
-from ._writer import ArrayWriter, Writer, arrays_of, under
+from ._places import Schedule
+from ._writer import ArrayWriter, Writer, under
+from ._written import Written
 
 Array = np.ndarray[Any, Any]
 FRAMES: Final = 64  # functions over arenas that a device remembers
@@ -30,12 +31,11 @@ class Replay:
     """
 
     __slots__ = (
-        "_make",
-        "_names",
         "_over_arrays",
         "_remembered",
         "_token",
         "arenas",
+        "_written",
         "schedule",
     )
 
@@ -46,10 +46,8 @@ class Replay:
             (reason, aval_of((nbytes,), np.dtype(np.uint8), device))
             for reason, nbytes in schedule.arenas.items()
         ]
-        self._over_arrays: Any = None
-        writer = Writer(schedule)
-        self._make: Callable[..., Callable[..., list[ValueRecord]]] = writer.written()
-        self._names = writer.static, writer.transposed
+        self._over_arrays: Written | None = None
+        self._written = Writer(schedule).written()
         self._token = object()
         self._remembered: dict[Any, Any] = {} if device is None else device.remembered
 
@@ -103,17 +101,12 @@ class Replay:
             values.
         """
         if self._over_arrays is None:
-            writer = ArrayWriter(self.schedule)
-            make = writer.written()
-            self._over_arrays = make, writer.static, writer.transposed
-        make, static, transposed = self._over_arrays
+            self._over_arrays = ArrayWriter(self.schedule).written()
         memory = {
             reason: arena
             for (reason, _), arena in zip(self.arenas, arenas, strict=True)
         }
-        arrays = arrays_of(self.schedule, memory)
-        replay = make(*[arrays[v] for v in static], *[arrays[v].T for v in transposed])
-        replay(state, *inputs, *outputs)
+        self._over_arrays.bound(memory)(state, *inputs, *outputs)
 
     def _bound(
         self, key: tuple[Any, ...], held: list[ValueRecord]
@@ -122,17 +115,10 @@ class Replay:
         memory = {
             reason: r.array for (reason, _), r in zip(self.arenas, held, strict=True)
         }
-        arrays = arrays_of(self.schedule, memory)
         while len(self._remembered) >= FRAMES:
             self._remembered.pop(next(iter(self._remembered)), None)
         # The key is an identity: what it names is kept as long as the entry.
-        frame = (
-            [r.array.base for r in held],
-            self._make(
-                *[arrays[v] for v in self._names[0]],
-                *[arrays[v].T for v in self._names[1]],
-            ),
-        )
+        frame = [r.array.base for r in held], self._written.bound(memory)
         self._remembered[key] = frame
         return frame
 
@@ -141,4 +127,4 @@ def _device_of(schedule: Schedule) -> Any:
     return schedule.avals[0].device if schedule.avals else None
 
 
-__all__ = ["Replay", "arrays_of"]
+__all__ = ["Replay"]

@@ -11,153 +11,48 @@ place to it where the kernel allows that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from .._aval import Aval
 from .._ledger import (
-    ALLOCATION_REASONS,
     DUPLICATE_DESTINATION,
     OPERATION_OUTPUT,
     RECOMPUTE_OUTPUT,
-    AllocationReason,
 )
 from ..errors import InvalidArgumentError
-from ..ops import Equation, Program, Region, View, last_uses
+from ..ops import (
+    OPS,
+    Equation,
+    Program,
+    Region,
+    View,
+    inlined,
+    last_uses,
+    may_alias,
+    renumbered,
+)
 from ..storage import POOLED_FROM, prove_places
 from ._direct import plan_of
+from ._loops import FORMS, bodies_of
+from ._places import Nested, Root, Schedule, Step, Strides, distinct
 from ._placing import placed
-from ._region_steps import RegionStep
 from ._trace import layout_of
 
 Array = np.ndarray[Any, Any]
-Kind = Literal["input", "constant", "output", "arena"]
-
-
-@dataclass(slots=True, eq=False)
-class Root:
-    """Memory of one or more variables.
-
-    Attributes:
-        kind: whose memory it is; `number` counts inputs and outputs.
-        reason: under which it is allocated (arena and output).
-        nbytes, start, stop: its size, its first definition and its last use.
-        offset: its place in the arena of its reason.
-        taken: the input whose memory it takes over, or None.
-        variables: over it, in order of definition.
-    """
-
-    kind: Kind
-    reason: int
-    nbytes: int
-    start: int
-    stop: int = -1
-    number: int = -1
-    offset: int = -1
-    taken: int | None = None
-    variables: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Step:
-    """One equation with its plan, and the registers that its kernel writes.
-
-    Attributes:
-        equation: number and equation.
-        plan: of the application.
-        registers: variables (beyond the program's) of the kernel's scratch.
-        region: how bodies run, if the kernel is made of them.
-        copies: a view that strides cannot express: an explicit duplicate.
-    """
-
-    number: int
-    equation: Equation
-    plan: Any
-    registers: tuple[int, ...] = ()
-    copies: bool = False
-    region: RegionStep | None = None
-
-
-@dataclass(slots=True)
-class Schedule:
-    """See the module text.
-
-    Attributes:
-        avals: of the program's variables, then of registers.
-        roots: the root of each variable.
-        layouts: for views, an array that must not be read, with the strides.
-        offsets: for views, bytes from the beginning of their root.
-        numbers: outputs that are numbers of the program's text, with their roots.
-        arenas: bytes of the arena of each reason that has one.
-        outputs: roots that leave, in the order they are first written.
-        peak: most bytes of arenas and outputs together.
-    """
-
-    program: Program
-    avals: list[Aval]
-    roots: dict[int, Root]
-    layouts: dict[int, Array]
-    offsets: dict[int, int]
-    numbers: dict[int, Root]
-    steps: list[Step]
-    arenas: dict[int, int]
-    outputs: list[Root]
-    donated: tuple[int, ...]
-
-    @property
-    def peak(self) -> int:
-        return sum(self.arenas.values()) + sum(
-            r.nbytes for r in self.outputs if r.taken is None
-        )
-
-    @property
-    def allocations(self) -> dict[AllocationReason, int]:
-        """What one run allocates, by reason."""
-        found: dict[int, int] = dict.fromkeys(self.arenas, 1)
-        for root in self.outputs:
-            if root.taken is None:
-                found[root.reason] = found.get(root.reason, 0) + 1
-        return {ALLOCATION_REASONS[r]: n for r, n in sorted(found.items())}
-
-    def __str__(self) -> str:
-        lines = [f"schedule of {len(self.steps)} equations"]
-        for reason, nbytes in self.arenas.items():
-            lines.append(f"  arena {ALLOCATION_REASONS[reason].value}: {nbytes} bytes")
-        for root in self.outputs:
-            where = "fresh" if root.taken is None else f"in input {root.taken}"
-            lines.append(f"  output v{root.variables[0]}: {root.nbytes} bytes, {where}")
-        for root in _distinct(self.roots):
-            if root.kind == "arena":
-                names = ", ".join(f"v{v}" for v in root.variables)
-                lines.append(
-                    f"  {root.offset:>10} +{root.nbytes:<10} equations "
-                    f"{root.start}-{root.stop}: {names}"
-                )
-        return "\n".join(lines)
-
-
-def _distinct(roots: dict[int, Root]) -> list[Root]:
-    return list({id(r): r for r in roots.values()}.values())
-
-
-Strides = tuple[int, ...] | None
+_BYTE = np.dtype(np.uint8)
 
 
 def schedule(
-    program: Program,
-    donated: Sequence[int] = (),
-    strides: Sequence[Strides] = (),
-    smallest: int = POOLED_FROM,
+    program: Program, donated: Sequence[int] = (), strides: Sequence[Strides] = ()
 ) -> Schedule:
     """Place every value of `program`, whose regions were inlined.
 
     Args:
         strides: of the inputs, None for row-major ones; empty if all are.
         donated: positions of inputs whose memory outputs may take over.
-        smallest: arenas have at least so many bytes, so that they come from the pool
-            and the next run finds the same memory again.
 
     Raises:
         InvalidArgumentError: no output can use a donated input.
@@ -165,20 +60,49 @@ def schedule(
     Cost: time linear in the program and quadratic in the values alive at once;
         nothing is computed or allocated.
     """
-    work = _Work(program, donated)
-    work.smallest = smallest
-    for v, steps in zip(program.inputs, strides, strict=False):
-        if steps is not None:
-            work.given[v] = layout_of(program.avals[v], steps)
-    work.walk()
-    work.give_outputs_their_roots()
+    work = _Work(program, donated, strides)
     work.use_donations()
+    work.place()
+    # Arenas come from the pool, so that the next run finds the same memory again.
+    for reason, nbytes in work.arenas.items():
+        work.arenas[reason] = max(nbytes, POOLED_FROM)
+    return work.result()
+
+
+def _body_schedule(
+    program: Program, strides: Sequence[Strides], *, recompute: bool
+) -> Schedule:
+    """Places of a body, whose outputs stand anywhere outside."""
+    work = _Work(_with_own_outputs(inlined(program), recompute=recompute), (), strides)
     work.place()
     return work.result()
 
 
+def _with_own_outputs(program: Program, *, recompute: bool) -> Program:
+    """The program with each output a row-major root of its own."""
+    made = renumbered(program)
+    own: set[int] = set()  # variables that are the whole of memory of their own
+    for eq in made.equations:
+        if eq.ins[0] in own if eq.mode != "fresh" else not may_alias(eq.call):
+            own.update(eq.outs)
+    outputs: list[int] = []
+    for v in made.outputs:
+        if v not in own or v in outputs:
+            call = plan_of(OPS["accumulate"], (made.avals[v],), ()).call
+            copied = made.variable(made.avals[v])
+            made.equations.append(Equation(call, (v,), (copied,)))
+            v = copied
+        outputs.append(v)
+    made.outputs = tuple(outputs)
+    if recompute:
+        made.equations = [replace(eq, recompute=True) for eq in made.equations]
+    return made
+
+
 class _Work:
-    def __init__(self, program: Program, donated: Sequence[int]) -> None:
+    def __init__(
+        self, program: Program, donated: Sequence[int], strides: Sequence[Strides]
+    ) -> None:
         self.program = program
         self.donated = tuple(donated)
         self.avals = list(program.avals)
@@ -191,7 +115,11 @@ class _Work:
         self.inputs: list[Root] = []
         self.outputs: list[Root] = []
         self.arenas: dict[int, int] = {}
-        self.smallest = POOLED_FROM
+        for v, steps in zip(program.inputs, strides, strict=False):
+            if steps is not None:
+                self.given[v] = layout_of(program.avals[v], steps)
+        self.walk()
+        self.give_outputs_their_roots()
 
     # -- roots -------------------------------------------------------------------------
 
@@ -242,25 +170,11 @@ class _Work:
                 else:
                     self._put(v, Root("arena", reason, self.avals[v].nbytes, number))
         if isinstance(kernel, Region):
-            layouts = [self._layout(v) for v in eq.ins]
-            step.region = RegionStep(eq.call, layouts, schedule)
-            step.registers = self._region_registers(number, step.region, reason)
+            step.layouts = tuple([self._layout(v) for v in eq.ins])
+            self._add_bodies(step)
         else:
             step.registers = self._registers(number, eq, plan)
         return step
-
-    def _region_registers(
-        self, number: int, region: RegionStep, reason: int
-    ) -> tuple[int, ...]:
-        """Memory of the bodies: their arenas, and what goes round a loop."""
-        made = []
-        for aval, own in region.memory:
-            own = reason if reason == RECOMPUTE_OUTPUT else own
-            root = Root("arena", own, aval.nbytes, number, number)
-            self.avals.append(aval)
-            made.append(len(self.avals) - 1)
-            self._put(made[-1], root)
-        return tuple(made)
 
     def _views(self, eq: Equation, kernel: View) -> bool:
         """Join the outputs of a view to their operand; False if it must be laid out."""
@@ -321,14 +235,41 @@ class _Work:
         if eq.mode == "into":
             dtypes.append(aval.dtype)
         dtypes += plan.registers(aliased=self._is_over(eq))
-        made = []
-        for dtype in dtypes:
-            self.avals.append(Aval(aval.shape, dtype, aval.device))
-            v = len(self.avals) - 1
-            root = Root("arena", reason, self.avals[v].nbytes, number, number)
-            self._put(v, root)
-            made.append(v)
-        return tuple(made)
+        return tuple(
+            self._register(number, reason, Aval(aval.shape, dtype, aval.device))
+            for dtype in dtypes
+        )
+
+    def _register(self, number: int, reason: int, aval: Aval) -> int:
+        """A place that one step uses."""
+        self.avals.append(aval)
+        v = len(self.avals) - 1
+        self._put(v, Root("arena", reason, aval.nbytes, number, number))
+        return v
+
+    def _add_bodies(self, step: Step) -> None:
+        """Places and bodies of a loop or a branch. Its bodies run one at a time, so
+        they share their places."""
+        number, eq, layouts = step.number, step.equation, step.layouts
+        call, form = eq.call, FORMS[eq.call.op.name]
+        reason = RECOMPUTE_OUTPUT if eq.recompute else OPERATION_OUTPUT
+        step.registers = tuple(
+            self._register(number, reason, aval) for aval in form.spares(call, layouts)
+        )
+        schedules = [
+            _body_schedule(body.program, strides, recompute=eq.recompute)
+            for body, strides in bodies_of(call, layouts)
+        ]
+        needed: dict[int, int] = {}
+        for made in schedules:
+            for why, nbytes in made.arenas.items():
+                needed[why] = max(needed.get(why, 0), nbytes)
+        device = call.out.device
+        places = {
+            why: self._register(number, why, Aval((nbytes,), _BYTE, device))
+            for why, nbytes in needed.items()
+        }
+        step.bodies = tuple(Nested(made, places) for made in schedules)
 
     def _is_over(self, eq: Equation) -> bool:
         """The kernel writes over its first operand."""
@@ -406,13 +347,13 @@ class _Work:
 
     def place(self) -> None:
         """Lowest free place for each value, in order of definition."""
-        mine = [r for r in _distinct(self.roots) if r.kind == "arena" and r.nbytes]
+        mine = [r for r in distinct(self.roots) if r.kind == "arena" and r.nbytes]
         for reason in sorted({r.reason for r in mine}):
             here = sorted(
                 (r for r in mine if r.reason == reason),
                 key=lambda r: (r.start, -r.nbytes),
             )
-            self.arenas[reason] = max(placed(here), self.smallest)
+            self.arenas[reason] = placed(here)
             prove_places([(r.start, r.stop, r.offset, r.nbytes) for r in here])
 
     def result(self) -> Schedule:
@@ -430,4 +371,4 @@ class _Work:
         )
 
 
-__all__ = ["Root", "Schedule", "Step", "schedule"]
+__all__ = ["schedule"]

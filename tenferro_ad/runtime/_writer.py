@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, State
 from ..ops import Elementwise, Library, Region, View, Write
 from ..storage import POOLED_FROM, adopt, allocate, overwrite
-
-if TYPE_CHECKING:
-    from ._schedule import Root, Schedule, Step
+from ._loops import FORMS
+from ._places import Root, Schedule, Step
+from ._written import Written, stand_ins
 
 Array = np.ndarray[Any, Any]
-
 _TRANSPOSED: Final = re.compile(r"\bv(\d+)\.T\b")
 # Names of the states under which outputs are allocated.
 _STATES: Final = {RECOMPUTE_OUTPUT: "again", DUPLICATE_DESTINATION: "copying"}
@@ -29,7 +27,7 @@ def under(state: State, reason: int) -> State:
 
 class Writer:
     """Writes the function. `v3` is the array of variable 3, `x0` the record of input 0,
-    `r0` that of output root 0."""
+    `r0` that of output root 0, `b0` the first body."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.s = schedule
@@ -41,20 +39,28 @@ class Writer:
             "overwrite": overwrite,
             "under": under,
         }
+        self._named: dict[Any, str] = {}
         self.lines: list[str] = []
         self.scratch = 0
-        fixed = {
-            v for v, r in schedule.roots.items() if r.kind in ("arena", "constant")
-        }
-        used = {v for step in schedule.steps for v in step.equation.ins}
-        used |= {v for step in schedule.steps for v in step.equation.outs}
-        used |= {v for step in schedule.steps for v in step.registers}
+        self.bodies: list[tuple[Written, dict[int, int]]] = []
+        self._same = stand_ins(schedule)
+        steps = schedule.steps
+        used = {v for step in steps for v in step.equation.ins}
+        used |= {v for step in steps for v in step.equation.outs}
+        used |= {v for step in steps for v in step.registers}
         used |= set(schedule.program.outputs)
-        self.static = sorted(fixed & used)
-        self._static = frozenset(self.static)
-        self.transposed: list[int] = []
+        self._fixed = frozenset(
+            v for v in used if schedule.roots[v].kind in ("arena", "constant")
+        )
+        self._starts: dict[int, list[Root]] = {}
+        for root in schedule.outputs:
+            self._starts.setdefault(root.start, []).append(root)
 
-    def written(self) -> Callable[..., Any]:
+    def v(self, variable: int) -> str:
+        """The name of a variable's array."""
+        return f"v{self._same.get(variable, variable)}"
+
+    def written(self) -> Written:
         s = self.s
         for k, v in enumerate(s.program.inputs):
             self.lines.append(f"v{v} = {self._input(k)}")
@@ -67,54 +73,69 @@ class Writer:
             self._output(root, "number", f"m{root.number}")
             self.lines.append(f"copyto(m{root.number}, v{v})")
         results = [self._result(v) for v in s.program.outputs]
-        self._transpose_once()
-        head = [
-            *[
-                f"{name} = under(state, {reason})"
-                for reason, name in _STATES.items()
-                if any(f"({name}," in line for line in self.lines)
-            ],
-            *([f"state.account.use_workspace({self.scratch})"] if self.scratch else []),
-        ]
+        transposed = self._transpose_once()
+        static = sorted({self._same.get(v, v) for v in self._fixed})
         params = "".join(f", {name}" for name in self._params())
-        names = [f"v{v}" for v in self.static] + [f"v{v}t" for v in self.transposed]
+        names = [f"v{v}" for v in static] + [f"v{v}t" for v in transposed]
+        names += [f"b{k}" for k in range(len(self.bodies))]
         source = [
             f"def make({', '.join(names)}):",
             f"    def replay(state{params}):",
-            *(f"        {line}" for line in head),
-            *(f"        {line}" for line in self.lines),
+            *(f"        {line}" for line in (*self._head(), *self.lines)),
             f"        return [{', '.join(results)}]",
             "    return replay",
         ]
         exec(compile("\n".join(source), "<tenferro_ad>", "exec"), self.space)
-        return self.space["make"]  # type: ignore[no-any-return]
+        return Written(
+            s,
+            self.space["make"],
+            tuple(static),
+            tuple(transposed),
+            tuple(self.bodies),
+            self.scratch,
+        )
 
-    def _transpose_once(self) -> None:
+    def _head(self) -> list[str]:
+        head = [
+            f"{name} = under(state, {reason})"
+            for reason, name in _STATES.items()
+            if any(f"({name}," in line for line in self.lines)
+        ]
+        if self.scratch:
+            head.append(f"state.account.use_workspace({self.scratch})")
+        return head
+
+    def _transpose_once(self) -> list[int]:
         """Kernels that read `v3.T` share one array: of places in an arena for good, of
-        other variables within the run."""
+        other variables within the run. Gives the former."""
         made: set[str] = set()
         lines: list[str] = []
         for line in self.lines:
             for name in sorted(set(_TRANSPOSED.findall(line))):
-                if int(name) not in self._static and name not in made:
+                if int(name) not in self._fixed and name not in made:
                     lines.append(f"v{name}t = v{name}.T")
                 made.add(name)
             lines.append(_TRANSPOSED.sub(r"v\1t", line))
         self.lines = lines
-        self.transposed = sorted(int(n) for n in made if int(n) in self._static)
+        return sorted(int(n) for n in made if int(n) in self._fixed)
 
     def _begins(self, step: Step) -> list[Root]:
-        return [
-            r
-            for r in self.s.outputs
-            if r.start == step.number and not self._adopted(r, step)
-        ]
+        starts = self._starts.get(step.number, ())
+        return [r for r in starts if not self._adopted(r, step)]
 
     def _name(self, prefix: str, value: Any) -> str:
-        """A name for something that the function refers to."""
-        name = f"{prefix}_{len(self.space)}"
-        self.space[name] = value
-        return name
+        """A name for something that the function refers to: one for each thing, and for
+        equal numbers."""
+        key: Any = id(value)
+        if isinstance(value, np.ndarray) and not value.ndim:
+            key = value.dtype, value.tobytes()
+        found = self._named.get(key)
+        if found is None:
+            if not prefix.isidentifier():  # a lambda
+                prefix = "fn"
+            found = self._named[key] = f"{prefix}_{len(self.space)}"
+            self.space[found] = value
+        return found
 
     # -- inputs and outputs: records ---------------------------------------------------
 
@@ -158,17 +179,6 @@ class Writer:
     def _step(self, step: Step) -> None:
         eq = step.equation
         kernel = eq.call.op.kernel
-        for v in eq.outs:  # an output's memory under its next name
-            root = self.s.roots[v]
-            if (
-                root.kind == "output"
-                and v != root.variables[0]
-                and v not in self.s.layouts
-            ):
-                self.lines.append(f"v{v} = v{root.variables[0]}")
-        out = eq.outs[0]
-        if eq.mode != "fresh" and out in self.s.layouts and out not in self._static:
-            self.lines.append(f"v{out} = v{eq.ins[0]}")
         match kernel:
             case View():
                 self._view(step, kernel)
@@ -181,16 +191,16 @@ class Writer:
             case Region():
                 self._region(step)
             case _:
-                self._general(step)
+                raise TypeError(f"no replay of kernel {kernel!r}")
 
     def _operands(self, step: Step) -> list[str]:
-        return [f"v{v}" for v in step.equation.operands]
+        return [self.v(v) for v in step.equation.operands]
 
     def _view(self, step: Step, kernel: View) -> None:
         eq = step.equation
-        source, out = f"v{eq.ins[0]}", f"v{eq.outs[0]}"
+        source, out = self.v(eq.ins[0]), self.v(eq.outs[0])
         if eq.outs[0] in self.s.layouts:
-            if eq.ins[0] in self._static:
+            if eq.ins[0] in self._fixed:
                 return
             fn, call = self._name("fn", kernel.fn), self._name("call", eq.call)
             targets = ", ".join(f"v{v}" for v in eq.outs)
@@ -207,7 +217,7 @@ class Writer:
     def _elementwise(self, step: Step) -> None:
         eq, plan = step.equation, step.plan
         small = eq.call.out.nbytes < POOLED_FROM
-        out = f"v{eq.outs[0]}"
+        out = self.v(eq.outs[0])
         over = self._is_over(eq)
         if not small:
             if eq.mode == "into":
@@ -217,20 +227,18 @@ class Writer:
             return
         # Registers are in the arena, masks are not.
         self.scratch = max(self.scratch, plan.printed.masks * eq.call.out.size)
-        registers = [f"v{v}" for v in step.registers]
+        registers = [self.v(v) for v in step.registers]
         if eq.mode == "into":
             target, registers = registers[0], registers[1:]
         else:
             target = out
         inline = plan.printed.inline(
-            self._operands(step), target, registers, f"k{step.number}_", aliased=over
+            self._operands(step), target, registers, self._name, aliased=over
         )
         if inline is None:
             self._run(plan.overwrite if over else plan.run, step, target)
         else:
-            lines, space = inline
-            self.lines += lines
-            self.space.update(space)
+            self.lines += inline
         if eq.mode == "into":
             self.lines.append(f"add({out}, {target}, {out})")
 
@@ -248,7 +256,7 @@ class Writer:
         )
 
     def _run(self, fn: Any, step: Step, out: str) -> None:
-        name = self._name("run", fn)
+        name = self._name(getattr(fn, "__name__", "run"), fn)
         self.scratch = max(self.scratch, step.plan.scratch_nbytes)
         self.lines.append(f"{name}({', '.join([*self._operands(step), out])})")
 
@@ -256,7 +264,7 @@ class Writer:
         self.scratch = max(self.scratch, step.plan.into_nbytes)
         name = self._name("into", step.plan.into)
         operands = ", ".join(
-            ["state", *self._operands(step), f"v{step.equation.outs[0]}"]
+            ["state", *self._operands(step), self.v(step.equation.outs[0])]
         )
         self.lines.append(f"{name}({operands})")
 
@@ -269,9 +277,9 @@ class Writer:
         if eq.mode == "into" and (kernel.add is not None or not step.registers):
             self._add_large(step)
             return
-        outs = [f"v{v}" for v in eq.outs]
+        outs = [self.v(v) for v in eq.outs]
         if eq.mode == "into":
-            outs = [f"v{step.registers[0]}"]
+            outs = [self.v(step.registers[0])]
         self.scratch = max(self.scratch, plan.scratch_nbytes)
         if plan.layout is not None:
             layout = self._name("layout", plan.layout)
@@ -288,7 +296,7 @@ class Writer:
                 f"{fn}({call}, ({', '.join(outs)},), ({_listed(operands)}))"
             )
         if eq.mode == "into":
-            out = f"v{eq.outs[0]}"
+            out = self.v(eq.outs[0])
             self.lines.append(f"add({out}, {outs[0]}, {out})")
 
     def _library(self, step: Step, kernel: Library) -> None:
@@ -309,19 +317,23 @@ class Writer:
                 self.lines.append(f"v{v} = r{root.number}.array")
             else:
                 scratch += aval.nbytes
-                self.lines.append(f"copyto(v{v}, {value})")
+                self.lines.append(f"copyto({self.v(v)}, {value})")
         self.lines.append("found = None")
         self.scratch = max(self.scratch, scratch)
 
     def _region(self, step: Step) -> None:
-        eq, run = step.equation, self._name("region", step.region)
-        operands, outs, memory = (
-            _listed([f"v{v}" for v in vs]) for vs in (eq.ins, eq.outs, step.registers)
+        call = step.equation.call
+        names = []
+        for nested in step.bodies:
+            body = BodyWriter(nested.schedule).written()
+            self.scratch = max(self.scratch, body.scratch)
+            names.append(f"b{len(self.bodies)}")
+            self.bodies.append((body, nested.arenas))
+        outs = [self.v(v) for v in step.equation.outs]
+        spares = [self.v(v) for v in step.registers]
+        self.lines += FORMS[call.op.name].lines(
+            call, step.layouts, names, self._operands(step), outs, spares
         )
-        self.lines.append(f"{run}(state, ({operands}), ({outs}), ({memory}))")
-
-    def _general(self, step: Step) -> None:
-        raise TypeError(f"no replay of kernel {step.equation.call.op.kernel!r}")
 
 
 def _listed(operands: list[str]) -> str:
@@ -349,42 +361,21 @@ class ArrayWriter(Writer):
         return False
 
     def _result(self, v: int) -> str:
-        root = self.s.numbers.get(v)
-        return f"v{v}" if root is None else f"m{root.number}"
+        return "None"
 
 
-def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
-    """Arrays of the variables whose memory is known before a run: places of arenas,
-    constants, and views of both.
+class BodyWriter(ArrayWriter):
+    """The body of a loop or a branch: `o0` is the memory of the first output."""
 
-    Args:
-        memory: bytes of the arena of each reason.
-    """
-    arrays: dict[int, Array] = {}
-    for v, record in schedule.program.literals.items():
-        arrays[v] = record.array
-    placed = {v for step in schedule.steps for v in step.registers}
-    for step in schedule.steps:
-        eq = step.equation
-        placed.update(eq.outs)
-    for v in sorted(placed):
-        root = schedule.roots[v]
-        if root.kind == "arena" and v not in schedule.layouts:
-            aval = schedule.avals[v]
-            if aval.nbytes:
-                arena = memory[root.reason]
-                arrays[v] = np.ndarray(aval.shape, aval.dtype, arena, root.offset)
-            else:
-                arrays[v] = np.empty(aval.shape, aval.dtype)
-    for step in schedule.steps:
-        eq = step.equation
-        source = eq.ins[0] if eq.ins else -1
-        if eq.outs[0] in schedule.layouts and source in arrays:
-            if eq.mode != "fresh":
-                arrays[eq.outs[0]] = arrays[source]
-                continue
-            kernel: Any = eq.call.op.kernel
-            found = kernel.fn(arrays[source], eq.call)
-            outs = found if len(eq.outs) > 1 else (found,)
-            arrays.update(zip(eq.outs, outs, strict=True))
-    return arrays
+    def _params(self) -> list[str]:
+        s = self.s
+        return [
+            *[f"x{k}" for k in range(len(s.program.inputs))],
+            *[f"o{s.roots[v].number}" for v in s.program.outputs],
+        ]
+
+    def _head(self) -> list[str]:
+        return []  # nothing is allocated, and the function outside declares workspace
+
+
+__all__ = ["ArrayWriter", "Writer", "under"]
