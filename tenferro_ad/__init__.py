@@ -615,3 +615,7 @@ from . import fft, linalg, nn, optim, random, special, testing, unsafe
 
 __all__ += ["fft", "linalg", "nn", "optim", "random", "special"]
 __all__ += ["testing", "unsafe"]
+
+for _room in (linalg, nn, random, special, fft):
+    errors.publish(getattr(_room, _name) for _name in _room.__all__)
+errors.publish(globals()[_name] for _name in __all__)

@@ -14,9 +14,11 @@ traceback, and with it the frames' variables: drop it before testing for uniquen
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 
@@ -33,8 +35,73 @@ def _rebuild(kind: type[TenferroError], text: str, facts: dict[str, Any]) -> Any
     return error
 
 
+# ---- names: what users called, rather than what that was made of
+
+_Fn = TypeVar("_Fn", bound=Callable[..., Any])
+_PACKAGE: Final = __name__.rpartition(".")[0]
+
 PUBLIC: Final[dict[str, str]] = {}
 """Rows of the operation table with another name than the function that users call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A public function: its name, its parameters, and what they are called inside."""
+
+    name: str
+    parameters: frozenset[str]
+    inside: dict[str, str]
+
+
+_CALLS: Final[dict[CodeType, _Call]] = {}
+
+
+def named(operation: str = "", **inside: str) -> Callable[[_Fn], _Fn]:
+    """Let every error from inside a function name it, and its own parameters.
+
+    An error names the call that stands in the user's code: the innermost frame of the
+    package that was not called by the package. Only frames of errors are looked at, so
+    calls that succeed cost nothing.
+
+    Args:
+        operation: the public spelling; the function's name if empty.
+        inside: what operations call their arguments -> what the function calls them.
+            Others are named where they are parameters of the function.
+    """
+
+    def register(fn: _Fn) -> _Fn:
+        parameters = frozenset(inspect.signature(fn).parameters)
+        _CALLS[fn.__code__] = _Call(operation or fn.__name__, parameters, inside)
+        return fn
+
+    return register
+
+
+def publish(functions: Iterable[object]) -> None:
+    """`named()` for those that are functions and have no names of their own yet."""
+    for fn in functions:
+        if isinstance(fn, FunctionType) and fn.__code__ not in _CALLS:
+            named()(fn)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # Generated kernels have no module name; they belong to the package.
+    name: str = frame.f_globals.get("__name__", _PACKAGE)
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
+
+
+def _called() -> _Call | None:
+    """The public function that the user's code called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        outer = frame.f_back
+        if _is_ours(frame) and (outer is None or not _is_ours(outer)):
+            return _CALLS.get(frame.f_code)
+        frame = outer
+    return None
+
+
+# ---- the root
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -90,24 +157,27 @@ class TenferroError(_Fields):
 
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
-        self.operation = PUBLIC.get(self.operation, self.operation)
+        self._name()
         self.found = self.found or self._found.format_map(self.__dict__)
         self.fix = self.fix or self._fix.format_map(self.__dict__)
-        self._tell()
-
-    def _tell(self) -> None:
         on = "was refused" if self.argument is None else f"refused `{self.argument}`"
         where = "" if self.span is None else f" ({self.span})"
         asked = f"`{self.operation}` {on}: {self._prefix}{self.found.rstrip('.')}"
         self.args = (f"{asked}{where}. {_sentence(self.fix)}".rstrip(),)
 
-    def rename(self, operation: str, argument: str | None) -> None:
-        """Say the same of the public call that the failed one was part of.
-
-        Cost: builds the text again.
-        """
-        self.operation, self.argument = operation, argument
-        self._tell()
+    def _name(self) -> None:
+        """Name the call that the user wrote, and its argument."""
+        call = _called()
+        if call is None:
+            self.operation = PUBLIC.get(self.operation, self.operation)
+            return
+        own = self.operation == call.name
+        self.operation = call.name
+        argument = self.argument
+        if argument is None or (own and argument in call.parameters):
+            return
+        known = own or argument in call.parameters
+        self.argument = call.inside.get(argument, argument if known else None)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
@@ -115,40 +185,6 @@ class TenferroError(_Fields):
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {k: None if k in self._carried else v for k, v in vars(self).items()}
         return (_rebuild, (type(self), str(self), facts))
-
-
-# ---- names: what users called, rather than what that was made of
-
-_Fn = TypeVar("_Fn", bound=Callable[..., Any])
-
-
-def named(operation: str = "", **arguments: str) -> Callable[[_Fn], _Fn]:
-    """Let every error that leaves the function name it, and its own parameters.
-
-    Args:
-        operation: the public spelling; the function's name if empty.
-        arguments: what operations inside call their arguments -> what the function
-            calls them. Others are named where they are parameters of the function.
-    """
-
-    def decorate(fn: _Fn) -> _Fn:
-        public = operation or fn.__name__
-        known = frozenset(inspect.signature(fn).parameters)
-
-        @functools.wraps(fn)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return fn(*args, **kwargs)
-            except TenferroError as error:
-                if error.operation != public:
-                    inner = error.argument
-                    outer = arguments.get(inner) if inner is not None else None
-                    error.rename(public, outer or (inner if inner in known else None))
-                raise
-
-        return call  # type: ignore[return-value]
-
-    return decorate
 
 
 # ---- ownership: your code used authority it no longer has
@@ -545,6 +581,10 @@ class PromiseError(TenferroError):
     minimum: int | None = None
 
     _prefix = ""
+
+    def _name(self) -> None:
+        """The operation is the one that did not keep the promise."""
+        self.operation = PUBLIC.get(self.operation, self.operation)
 
 
 class ForbiddenEventError(PromiseError, RuntimeError):

@@ -88,6 +88,7 @@ _NUMBERS: Final = (bool, int, float, complex)
 def _documented(fn: Any, name: str, text: str, args: str) -> Any:
     shapes = "\n        ShapeError: they do not broadcast." if "," in args else ""
     fn.__name__ = fn.__qualname__ = name
+    fn.__code__ = fn.__code__.replace(co_name=name, co_qualname=name)
     fn.__doc__ = f"""{text}.
 
     Args:
@@ -98,7 +99,7 @@ def _documented(fn: Any, name: str, text: str, args: str) -> Any:
 
     Cost: one allocation of the result's size, one pass.
     """
-    return fn
+    return errors.named(**dict(zip("xy", args.split(", "), strict=False)))(fn)
 
 
 def _unary(name: str, text: str) -> Unary:

@@ -135,10 +135,10 @@ CASES: dict[str, Case] = {
         "variable",
     ),
     "a value of an inactive tape": (
-        lambda s: s.y * 2.0, Inactive, "mul", "x", "not active",
+        lambda s: s.y * 2.0, Inactive, "multiply", "x", "not active",
     ),
     "a value of another tape inside one": (
-        lambda s: inside(s.other, lambda: s.y * 2.0), Inactive, "mul", "x",
+        lambda s: inside(s.other, lambda: s.y * 2.0), Inactive, "multiply", "x",
         "not active",
     ),
     "a consumed tape": (
@@ -370,7 +370,7 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             "tape's `with` block."
         ),
         "a value of an inactive tape": (
-            "`mul` refused `x`: a value tracked by a tape that is not active "
+            "`multiply` refused `x`: a value tracked by a tape that is not active "
             "here. Use it inside that tape's `with` block, finish with "
             "`tape.backward`, or take `ta.stop_gradient` of it."
         ),

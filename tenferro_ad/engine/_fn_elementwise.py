@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError, TenferroError
+from ..errors import DTypeError, InvalidArgumentError, TenferroError, named
 from ..ops import integer_power
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -112,6 +112,7 @@ _NUMBERS: Final = (int, float, builtins.complex)
 
 def _documented(fn: Any, name: str, text: str, args: str, what: str) -> Any:
     fn.__name__ = fn.__qualname__ = name
+    fn.__code__ = fn.__code__.replace(co_name=name, co_qualname=name)
     shapes = "\n        ShapeError: they do not broadcast." if "," in args else ""
     fn.__doc__ = f"""{text}.
 
@@ -123,7 +124,7 @@ def _documented(fn: Any, name: str, text: str, args: str, what: str) -> Any:
 
     Cost: one allocation of the result's size, one pass.
     """
-    return fn
+    return named(**({"x": "x1", "y": "x2"} if "," in args else {}))(fn)
 
 
 def _unary(name: str, text: str, row: str | None = None) -> Unary:
@@ -256,6 +257,7 @@ def imag(x: Any, /) -> EagerTensor:
 _POWERS: Final = 8  # up to here repeated multiplication is exact enough, and fast
 
 
+@named(x="x1", y="x2")
 def pow(x1: Any, x2: Any, /) -> EagerTensor:
     """x1 ** x2. Small Python integers multiply; 0.5 and -1 are `sqrt`, `reciprocal`.
 
@@ -301,6 +303,7 @@ def _negative_power() -> InvalidArgumentError:
     )
 
 
+@named(lo="min", hi="max")
 def clip(x: Any, /, min: Any = None, max: Any = None) -> EagerTensor:
     """min(max(x, min), max); slope 1 on the closed interval, for a bound where it acts.
 
@@ -326,6 +329,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> EagerTensor:
     return HANDLES.clip(x, lo, hi)  # type: ignore[no-any-return]
 
 
+@named(x="x1", y="x2")
 def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
     """`x1` where `condition`, else `x2`.
 

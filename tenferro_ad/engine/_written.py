@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._ledger import STATE
-from ..backends import loud, quiet
+from ..backends import compiled, loud, quiet
 from ..ops import Op
 from ..storage import DOOR_NAMES, SMALL_RECORD_SOURCE
 from ..tape import hold
@@ -200,5 +200,6 @@ def written_out(
     }
     source = _UNARY if len(args) == 1 else _BINARY
     record = _RECORD.format(select=select)
-    exec(source.format(compute=compute.strip(), record=record.strip()), space)
+    written = source.format(compute=compute.strip(), record=record.strip())
+    exec(compiled(written), space)
     return space["unary" if len(args) == 1 else "binary"]  # type: ignore[no-any-return]

@@ -49,7 +49,7 @@ def _distance(x: Any, target: Any) -> ta.EagerTensor:
 # ---- distances -----------------------------------------------------------------------
 
 
-@named(shapes="target", y="target")
+@named(y="target")
 def mse_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerTensor:
     """|x - target|^2.
 
@@ -69,7 +69,7 @@ def mse_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerT
     return _reduced("mse_loss", ta.square(difference), reduction)
 
 
-@named(shapes="target", y="target")
+@named(y="target")
 def l1_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerTensor:
     """|x - target|, with slope 0 where they are equal.
 
@@ -86,7 +86,7 @@ def l1_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerTe
     return _reduced("l1_loss", _distance(x, target), reduction)
 
 
-@named(shapes="target", y="target")
+@named(y="target")
 def huber_loss(
     x: Any, target: Any, *, delta: float = 1.0, reduction: Reduction = "mean"
 ) -> ta.EagerTensor:
@@ -117,7 +117,7 @@ def huber_loss(
     return _reduced("huber_loss", near * (d - near * 0.5), reduction)
 
 
-@named(shapes="target", y="target")
+@named(y="target")
 def smooth_l1_loss(
     x: Any, target: Any, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> ta.EagerTensor:
@@ -216,7 +216,7 @@ def nll_loss(
     return _reduced("nll_loss", losses, reduction)
 
 
-@named(x="logits", y="target", shapes="target")
+@named(x="logits", y="target")
 def binary_cross_entropy_with_logits(
     logits: Any,
     target: Any,
@@ -253,7 +253,7 @@ def binary_cross_entropy_with_logits(
     return _reduced("binary_cross_entropy_with_logits", losses, reduction)
 
 
-@named(shapes="target", x="target", y="x")
+@named(x="target", y="x")
 def kl_div(
     x: Any,
     target: Any,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._aval import Aval
-from ..errors import DTypeError
+from ..errors import PUBLIC, DTypeError
 from ._expr import ZERO, Expr, call, conj, const, scalar_fn, select, var
 from ._op import Op, register
 from ._scalar import INTEGER_CLOSED, elementwise
@@ -37,6 +37,7 @@ def _row(
     singular: bool = False,
     ints: bool = False,
     kinds: str = "",
+    public: str = "",
 ) -> Op:
     derivs = tuple(
         None if e is None else (e if isinstance(e, Expr) else const(e)) for e in d
@@ -52,6 +53,8 @@ def _row(
     )
     if ints:
         INTEGER_CLOSED.add(name)
+    if public:
+        PUBLIC[name] = public
     # `conj`, `real` and `imag` of a real operand simplify away; the row keeps them.
     expr = call(name, *(var(a, "c" if name in _PARTS else "r") for a in args))
     op = elementwise(name, expr, args, is_select=name == "select")
@@ -98,10 +101,10 @@ def _binary(name: str, *d: Derivative, **kw: Any) -> Op:
 
 # ---- arithmetic ----------------------------------------------------------------------
 _binary("add", 1.0, 1.0, ints=True)
-_binary("sub", 1.0, -1.0, ints=True, kinds="iufc")
-_binary("mul", y, x, ints=True)
-_binary("div", 1.0 / y, call("neg", out) / y, singular=True)
-_row("neg", -1.0, ints=True, kinds="iufc")
+_binary("sub", 1.0, -1.0, ints=True, kinds="iufc", public="subtract")
+_binary("mul", y, x, ints=True, public="multiply")
+_binary("div", 1.0 / y, call("neg", out) / y, singular=True, public="divide")
+_row("neg", -1.0, ints=True, kinds="iufc", public="negative")
 _row("reciprocal", call("neg", call("mul", out, out)), singular=True)
 _row("square", 2.0 * x, ints=True, kinds="iufc")
 _binary(
@@ -223,6 +226,7 @@ _row(
     args=("condition", "x", "y"),
     gate=(None, select(x, ct, 0.0), select(x, 0.0, ct)),
     ints=True,
+    public="where",
 )
 _share_x = select(call("greater", x, y), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
 _share_y = select(call("greater", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
@@ -262,7 +266,7 @@ _row("round", None, ints=True, kinds="iufc")
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     _binary(_name, None, None, ints=True, kinds="biu")
 for _name in ("left_shift", "right_shift"):
-    _binary(_name, None, None, ints=True, kinds="iu")
+    _binary(_name, None, None, ints=True, kinds="iu", public=f"bitwise_{_name}")
 _row("bitwise_invert", None, ints=True, kinds="biu")
 _binary(
     "copysign", call("copysign", 1.0, x) * call("copysign", 1.0, y), None, kinds="biuf"
@@ -281,6 +285,7 @@ _row("szgate", args=("a", "b", "c"), gate=(None, None, call("szgate", x, y, ct))
 
 # The sweep's way of giving a leaf a buffer of its own, and `+x`.
 register(elementwise("accumulate", x, ("x",)))
+PUBLIC["accumulate"] = "positive"
 
 
 def integer_power(n: int) -> Op:

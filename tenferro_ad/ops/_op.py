@@ -320,8 +320,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
                 if out[-k] != 1:
                     raise ShapeError(
                         operation=name,
-                        argument="shapes",
-                        found=" and ".join(map(str, shapes)),
+                        found="shapes " + " and ".join(map(str, shapes)),
                         fix="make them equal, or 1, along each axis counted from the "
                         "right (`reshape`, `expand_dims`)",
                     )
