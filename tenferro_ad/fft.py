@@ -22,9 +22,12 @@ from .engine import (
     astype,
     axes_of,
     conj,
+    dtype_of,
     int_of,
+    real_of,
     roll,
 )
+from .errors import named
 from .ops import span
 
 __all__ = [
@@ -72,26 +75,38 @@ def _where(
     operation: str, x: EagerTensor, s: Lengths, axes: Axes, *, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """Axes from 0 on, and for each the length asked for."""
+    s = None if s is None else _listed(operation, "s", s)
     if axes is None:
         count = x.ndim if s is None else len(s)
         if count > x.ndim:
             raise _bad(operation, "s", s, f"pass at most {x.ndim} lengths")
         axes = range(x.ndim - count, x.ndim)
-    argument = "axis" if len(axes) == 1 else "axes"
-    found = axes_of(operation, tuple(axes), x.ndim, argument)
+    axes = _listed(operation, "axes", axes)
+    found = axes_of(operation, axes, x.ndim, "axes")
     if len(found) < least:
-        raise _bad(operation, "axes", tuple(axes), "name some axis")
+        raise _bad(operation, "axes", axes, "name some axis")
     if s is None:
         return found, (None,) * len(found)
     if len(s) != len(found):
-        raise _bad(operation, "s", tuple(s), f"pass {len(found)} lengths")
-    return found, tuple(s)
+        raise _bad(operation, "s", s, f"pass {len(found)} lengths")
+    return found, s
+
+
+def _listed(operation: str, argument: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(value)
+    raise errors.DTypeError(
+        operation=operation,
+        argument=argument,
+        found=f"an object of type `{type(value).__name__}`",
+        fix="pass a sequence of integers",
+    )
 
 
 def _sizes(operation: str, x: EagerTensor, axes: Any, lengths: Any) -> list[int]:
     """A length for each axis: its own where none is given."""
     given = zip(axes, lengths, strict=True)
-    return [int_of(operation, "n", x.shape[a] if n is None else n, 1) for a, n in given]
+    return [int_of(operation, "s", x.shape[a] if n is None else n, 1) for a, n in given]
 
 
 def _norm(operation: str, norm: Any) -> Norm:
@@ -148,7 +163,7 @@ def _unhalf(operation: str, x: Any, s: Lengths, axes: Axes, norm: Any) -> EagerT
     at, lengths = _where(operation, x, s, axes, least=1)
     last = lengths[-1]
     n = 2 * (x.shape[at[-1]] - 1) if last is None else last
-    n = int_of(operation, "n", n, 1)
+    n = int_of(operation, "s", n, 1)
     sizes = _sizes(operation, x, at[:-1], lengths[:-1])
     x = _resized(x, at, [*sizes, n // 2 + 1])
     out: EagerTensor = HANDLES.irfftn(x, at, n, norm)
@@ -162,6 +177,7 @@ def _one(n: int | None) -> Lengths:
 # ---- complex transforms --------------------------------------------------------------
 
 
+@named(axes="axis", s="n")
 def fft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -182,6 +198,7 @@ def fft(
     return _full("fft", "fftn", x, _one(n), (axis,), norm)
 
 
+@named(axes="axis", s="n")
 def ifft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -250,6 +267,7 @@ def ifft2(
 # ---- transforms of real samples ------------------------------------------------------
 
 
+@named(axes="axis", s="n")
 def rfft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -267,6 +285,7 @@ def rfft(
     return _half("rfft", x, _one(n), (axis,), norm)
 
 
+@named(axes="axis", s="n")
 def irfft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -334,6 +353,7 @@ def irfft2(
 # ---- real spectra --------------------------------------------------------------------
 
 
+@named(axes="axis", s="n")
 def hfft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -353,6 +373,7 @@ def hfft(
     return _unhalf("hfft", conj(as_tensor(x)), _one(n), (axis,), swapped)
 
 
+@named(axes="axis", s="n")
 def ihfft(
     x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 ) -> EagerTensor:
@@ -373,8 +394,8 @@ def ihfft(
 
 
 def _frequencies(name: str, n: Any, d: float, dtype: Any, device: Any) -> EagerTensor:
-    found = getattr(np.fft, name)(int_of(name, "n", n, 1), d)
-    wanted = np.dtype(np.float64 if dtype is None else dtype)
+    found = getattr(np.fft, name)(int_of(name, "n", n, 1), real_of(name, "d", d))
+    wanted = dtype_of(name, np.float64 if dtype is None else dtype)
     if wanted.kind != "f":
         raise errors.DTypeError(
             operation=name,
@@ -416,7 +437,7 @@ def rfftfreq(
 
 def _rolled(operation: str, x: Any, axes: int | Axes, *, back: bool) -> EagerTensor:
     value: EagerTensor = as_tensor(x)
-    given = (axes,) if isinstance(axes, int) else axes
+    given = axes if isinstance(axes, Sequence | None) else (axes,)
     at, _ = _where(operation, value, None, given)
     if not at:
         return value

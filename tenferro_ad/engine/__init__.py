@@ -59,6 +59,7 @@ from ._linearize import linear_transpose, linearize
 from ._loops import scan
 from ._make import as_tensor, asarray, tensors, variable
 from ._namespace import *
+from ._numbers import dtype_of, real_of
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._tape import Tape
@@ -95,6 +96,8 @@ __all__ = [
     "devices",
     # reading arguments
     "axes_of",
+    "dtype_of",
+    "real_of",
     "axis_of",
     "extents",
     "int_of",

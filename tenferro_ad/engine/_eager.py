@@ -32,6 +32,7 @@ from ..storage import (
     host_elements,
 )
 from ..tape import Leaf
+from ._numbers import need_parts
 from ._value_guard import ValueGuard
 
 if TYPE_CHECKING:
@@ -262,6 +263,8 @@ class EagerTensor(Operators):
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
         record = self._untracked("numpy conversion")
+        if dtype is not None:
+            need_parts("numpy conversion", record.aval.dtype, np.dtype(dtype))
         if copy or (dtype is not None and np.dtype(dtype) != record.aval.dtype):
             if copy is False:
                 raise TracedConversionError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..errors import DTypeError, InvalidArgumentError, ShapeError, named
 from ..ops import exact
 from ..runtime import device_of
 from ._axes import int_of, shape_of
@@ -15,6 +15,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_movement import broadcast_to, reshape
 from ._make import as_tensor
+from ._numbers import dtype_of
 
 __all__ = [
     "arange",
@@ -35,15 +36,7 @@ _FLOAT = np.dtype(np.float64)
 
 
 def _dtype(operation: str, dtype: Any, default: np.dtype[Any]) -> np.dtype[Any]:
-    found = default if dtype is None else np.dtype(dtype)
-    if found.kind not in "biufc":
-        raise DTypeError(
-            operation=operation,
-            argument="dtype",
-            found=f"dtype {found}",
-            fix="use a boolean, integer, floating or complex dtype",
-        )
-    return found
+    return dtype_of(operation, default if dtype is None else dtype)
 
 
 def _natural(value: Any) -> np.dtype[Any]:
@@ -331,6 +324,7 @@ def linspace(
     return out
 
 
+@named(shape="n_rows")
 def eye(
     n_rows: int,
     n_cols: int | None = None,

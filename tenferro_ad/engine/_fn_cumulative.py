@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..errors import DTypeError, InvalidArgumentError
 from ..ops import span
 from ._axes import axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_joining import concat
-from ._make import as_tensor
+from ._make import as_tensor, cast
 
 __all__ = ["cumulative_sum", "cumulative_prod", "cumulative_logsumexp", "diff"]
 
@@ -24,9 +22,7 @@ __all__ = ["cumulative_sum", "cumulative_prod", "cumulative_logsumexp", "diff"]
 def _accumulated(
     name: str, x: Any, axis: int | None, dtype: Any, initial: float | None
 ) -> EagerTensor:
-    x = as_tensor(x)
-    if dtype is not None and x.dtype != (wanted := np.dtype(dtype)):
-        x = HANDLES.astype(x, wanted)
+    x = cast(name, x, dtype)
     if axis is None and x.ndim != 1:
         raise InvalidArgumentError(
             operation=name,

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ._eager import EagerTensor
+from ._numbers import dtype_of
 
 __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
@@ -23,7 +24,7 @@ _KINDS: Final = {
 
 
 def _dtype(x: Any) -> Any:
-    return x.dtype if isinstance(x, EagerTensor) else x
+    return x.dtype if isinstance(x, EagerTensor | np.ndarray | np.generic) else x
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -34,33 +35,50 @@ def can_cast(from_: Any, to: Any, /) -> bool:
         to: a dtype.
 
     Raises:
-        TypeError: not a dtype.
+        DTypeError: not a dtype.
 
     Cost: none beyond a table lookup.
     """
-    return bool(np.can_cast(_dtype(from_), to, casting="safe"))
+    target = dtype_of("can_cast", _dtype(to), "to")
+    origin = dtype_of("can_cast", _dtype(from_), "from_")
+    return bool(np.can_cast(origin, target, casting="safe"))
 
 
 def finfo(type: Any, /) -> Any:
     """Machine limits of a floating or complex dtype (or of a tensor's dtype).
 
     Raises:
-        ValueError: not a floating dtype.
+        DTypeError: not a dtype. InvalidArgumentError: not a floating one.
 
     Cost: none beyond a table lookup.
     """
-    return np.finfo(_dtype(type))
+    found = dtype_of("finfo", _dtype(type), "type")
+    if found.kind not in "fc":
+        raise _other("finfo", found, "floating or complex", "iinfo")
+    return np.finfo(found)
 
 
 def iinfo(type: Any, /) -> Any:
     """Machine limits of an integer dtype (or of a tensor's dtype).
 
     Raises:
-        ValueError: not an integer dtype.
+        DTypeError: not a dtype. InvalidArgumentError: not an integer one.
 
     Cost: none beyond a table lookup.
     """
-    return np.iinfo(_dtype(type))
+    found = dtype_of("iinfo", _dtype(type), "type")
+    if found.kind not in "iu":
+        raise _other("iinfo", found, "integer", "finfo")
+    return np.iinfo(found)
+
+
+def _other(operation: str, found: Any, kind: str, instead: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        operation=operation,
+        argument="type",
+        found=f"dtype {found}",
+        fix=f"pass a {kind} dtype, or use `{instead}`",
+    )
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -86,8 +104,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
                 found=f"`{kind}`",
                 fix=f"use one of {', '.join(_KINDS)}, or a dtype",
             )
-        return np.dtype(dtype).kind in _KINDS[kind]
-    return bool(np.dtype(dtype) == np.dtype(kind))
+        return dtype_of("isdtype", dtype).kind in _KINDS[kind]
+    return dtype_of("isdtype", dtype) == dtype_of("isdtype", kind, "kind")
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
@@ -97,9 +115,20 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
         arrays_and_dtypes: tensors, dtypes and Python numbers.
 
     Raises:
-        ValueError: no operand at all.
-        TypeError: not a dtype.
+        InvalidArgumentError: no operand at all.
+        DTypeError: not a dtype.
 
     Cost: none beyond a table lookup.
     """
-    return np.result_type(*[_dtype(x) for x in arrays_and_dtypes])
+    if not arrays_and_dtypes:
+        raise InvalidArgumentError(
+            operation="result_type",
+            argument="arrays_and_dtypes",
+            found="nothing",
+            fix="pass at least one tensor or dtype",
+        )
+    found = [_dtype(x) for x in arrays_and_dtypes]
+    numbers = (bool, int, float, complex)
+    return np.result_type(
+        *[x if isinstance(x, numbers) else dtype_of("result_type", x) for x in found]
+    )

@@ -21,6 +21,7 @@ from ..ops import integer_power
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
+from ._numbers import dtype_of, need_parts
 
 __all__ = [
     "negative",
@@ -361,7 +362,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
 def astype(
     x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None
 ) -> EagerTensor:
-    """`x` converted to `dtype`; complex to real keeps the real part.
+    """`x` converted to `dtype`; what is complex becomes real by `real` or `imag` only.
 
     Args:
         x: a tensor, or what `asarray` takes.
@@ -370,7 +371,7 @@ def astype(
         device: where the result lives; None: where `x` does.
 
     Raises:
-        DTypeError: `dtype` is not numeric or boolean.
+        DTypeError: `dtype` is not numeric or boolean, or real for complex `x`.
         InvalidArgumentError: no such device.
 
     Cost: one allocation of the result's size, one pass; on another device a transfer
@@ -379,17 +380,8 @@ def astype(
     x = as_tensor(x)
     if device is not None:
         x = x.to(device)
-    try:
-        wanted = np.dtype(dtype)
-    except TypeError:
-        wanted = np.dtype(object)
-    if wanted.kind not in "biufc":
-        raise DTypeError(
-            operation="astype",
-            argument="dtype",
-            found=f"`{dtype}`",
-            fix="pass a numeric or boolean dtype such as `ta.float32`",
-        )
+    wanted = dtype_of("astype", dtype)
     if not copy and x.dtype == wanted:
         return x  # type: ignore[no-any-return]
+    need_parts("astype", x.dtype, wanted)
     return HANDLES.astype(x, wanted)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange, number_of
 from ._fn_movement import broadcast_to, expand_dims, reshape
-from ._make import as_tensor, tensors
+from ._make import as_tensor, several
 
 __all__ = [
     "array_split",
@@ -36,18 +36,6 @@ __all__ = [
 # ---- joining -------------------------------------------------------------------------
 
 
-def _tensors(operation: str, arrays: Any) -> list[EagerTensor]:
-    xs = list(tensors(*arrays))
-    if not xs:
-        raise InvalidArgumentError(
-            operation=operation,
-            argument="arrays",
-            found="no value",
-            fix="pass at least one",
-        )
-    return xs
-
-
 @named()
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> EagerTensor:
     """Values one after another along an existing axis.
@@ -61,7 +49,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> EagerTensor:
 
     Cost: one fresh output; the derivatives are views of the cotangent.
     """
-    xs = _tensors("concat", arrays)
+    xs = several("concat", arrays)
     if axis is None:
         xs, axis = [reshape(x, (x.size,)) for x in xs], 0
     if xs[0].ndim == 0:
@@ -83,7 +71,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> EagerTensor:
 
     Cost: one fresh output; the derivatives are views of the cotangent.
     """
-    xs = _tensors("stack", arrays)
+    xs = several("stack", arrays)
     for x in xs:
         if x.shape != xs[0].shape:
             raise ShapeError(
@@ -106,7 +94,7 @@ def hstack(arrays: Sequence[Any], /) -> EagerTensor:
 
     Cost: one fresh output.
     """
-    xs = [x if x.ndim else reshape(x, (1,)) for x in _tensors("hstack", arrays)]
+    xs = [x if x.ndim else reshape(x, (1,)) for x in several("hstack", arrays)]
     return concat(xs, axis=0 if xs[0].ndim == 1 else 1)
 
 
@@ -118,7 +106,7 @@ def vstack(arrays: Sequence[Any], /) -> EagerTensor:
 
     Cost: one fresh output.
     """
-    xs = _tensors("vstack", arrays)
+    xs = several("vstack", arrays)
     return concat([x if x.ndim > 1 else reshape(x, (1, x.size)) for x in xs], axis=0)
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError, ShapeError, named
 from ..ops import broadcast_shapes as common_shape
 from ..ops import reshaped, span
 from ._axes import Axes, axes_of, axis_of, int_of, shape_of
@@ -106,7 +106,7 @@ def expand_dims(x: Any, /, axis: Axes = 0) -> EagerTensor:
     Cost: a view, and so is its derivative.
     """
     x = as_tensor(x)
-    n = 1 if isinstance(axis, int) else len(tuple(axis))
+    n = len(axis) if isinstance(axis, tuple | list | range) else 1
     at = axes_of("expand_dims", axis, x.ndim + n)
     lengths = iter(x.shape)
     key = tuple(
@@ -154,12 +154,12 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> EagerTensor:
     Cost: a view, and so is its derivative.
     """
     x = as_tensor(x)
-    order = axes_of("permute_dims", tuple(axes), x.ndim, "axes")
+    order = axes_of("permute_dims", axes, x.ndim, "axes")
     if len(order) != x.ndim:
         raise ShapeError(
             operation="permute_dims",
             argument="axes",
-            found=f"{tuple(axes)} for a value of shape {x.shape}",
+            found=f"{axes} for a value of shape {x.shape}",
             fix=f"name each of the {x.ndim} axes once",
         )
     return HANDLES.permute_dims(x, order)  # type: ignore[no-any-return]
@@ -361,6 +361,7 @@ def triu(x: Any, /, *, k: int = 0) -> EagerTensor:
     return HANDLES.triu(x, int_of("triu", "k", k))  # type: ignore[no-any-return]
 
 
+@named(axis="axis1")
 def diagonal(
     x: Any, /, *, offset: int = 0, axis1: int = 0, axis2: int = 1
 ) -> EagerTensor:

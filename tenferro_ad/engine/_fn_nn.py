@@ -12,6 +12,7 @@ from ._axes import axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor, tensors
+from ._numbers import real_of
 from ._pytrees import stop_gradient
 
 __all__ = [
@@ -111,13 +112,7 @@ def cross_entropy(
             found=repr(reduction),
             fix='pass "mean", "sum" or "none"',
         )
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise InvalidArgumentError(
-            operation="cross_entropy",
-            argument="label_smoothing",
-            found=f"{label_smoothing}",
-            fix="pass a number from 0 to 1",
-        )
+    label_smoothing = real_of("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     if axis is None:
         axis = min(1, logits.ndim - 1)
     at = axis_of("cross_entropy", axis, logits.ndim)

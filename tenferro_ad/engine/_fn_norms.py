@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InvalidArgumentError, ShapeError
-from ._axes import axes_of, axis_of, int_of
+from ._axes import axes_of, axis_of, int_of, reduced_axes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_linalg import as_matrices, svdvals
 from ._fn_solve import inv
-from ._make import as_tensor, tensors
+from ._make import as_tensor, cast, tensors
+from ._numbers import real_of
 
 __all__ = [
     "cond",
@@ -68,10 +69,8 @@ def vector_norm(
         and the result; moduli besides for the others.
     """
     x = _floating(x)
-    axes = tuple(range(x.ndim))
-    if axis is not None:
-        axes = tuple(sorted(axes_of("vector_norm", axis, x.ndim)))
-    keep, order = bool(keepdims), float(ord)
+    axes = reduced_axes("vector_norm", axis, x.ndim)
+    keep, order = bool(keepdims), real_of("vector_norm", "ord", ord)
     if order == math.inf:
         return F.max(F.abs(x), axes, keep)  # type: ignore[no-any-return]
     if order == -math.inf:
@@ -193,11 +192,12 @@ def matrix_rank(x: Any, /, *, rtol: float | None = None) -> EagerTensor:
     x = as_matrices("matrix_rank", x)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
+    rtol = real_of("matrix_rank", "rtol", rtol)
     s = svdvals(F.stop_gradient(x))
     last = (s.ndim - 1,)
     if not s.shape[-1]:
         return F.count_nonzero(s, last, False)  # type: ignore[no-any-return]
-    above = F.greater(s, F.mul(F.max(s, last, True), float(rtol)))
+    above = F.greater(s, F.mul(F.max(s, last, True), rtol))
     return F.count_nonzero(above, last, False)  # type: ignore[no-any-return]
 
 
@@ -212,9 +212,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> EagerTensor:
 
     Cost: one allocation of the result's size; retains nothing.
     """
-    x = as_tensor(x)
-    if dtype is not None and np.dtype(dtype) != x.dtype:
-        x = F.astype(x, np.dtype(dtype))
+    x = cast("trace", x, dtype)
     diagonal = _diagonal("trace", x, offset)
     return F.sum(diagonal, (x.ndim - 2,), False)  # type: ignore[no-any-return]
 

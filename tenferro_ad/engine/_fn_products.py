@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import ShapeError
 from ..ops import OPS
 from ._axes import axes_of, axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import tensors
+from ._make import several, tensors
 
 __all__ = ["kron", "matmul", "multi_dot", "outer", "tensordot", "vecdot"]
 
@@ -147,14 +147,7 @@ def multi_dot(arrays: Sequence[Any], /) -> EagerTensor:
 
     Cost: one matrix product fewer than operands; keeps what their derivatives need.
     """
-    xs = tensors(*arrays)
-    if len(xs) < 2:
-        raise InvalidArgumentError(
-            operation="multi_dot",
-            argument="arrays",
-            found=f"{len(xs)} of them",
-            fix="pass at least two",
-        )
+    xs = several("multi_dot", arrays, 2)
     for k, x in enumerate(xs):
         if x.ndim != 2 and not (x.ndim == 1 and k in (0, len(xs) - 1)):
             raise ShapeError(

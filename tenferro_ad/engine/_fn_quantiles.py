@@ -64,7 +64,17 @@ def quantile(
             found=f"{method!r}",
             fix=f"use one of {', '.join(map(repr, _METHODS))}",
         )
-    shares = np.asarray(q, np.float64)
+    try:
+        shares = np.asarray(q, np.float64)
+    except (TypeError, ValueError):
+        if isinstance(q, EagerTensor):
+            raise
+        raise DTypeError(
+            operation="quantile",
+            argument="q",
+            found=f"an object of type `{type(q).__name__}`",
+            fix="pass numbers from 0 to 1",
+        ) from None
     if not np.all((shares >= 0.0) & (shares <= 1.0)):
         raise InvalidArgumentError(
             operation="quantile",

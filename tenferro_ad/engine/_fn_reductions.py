@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ._axes import axis_of, reduced_axes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, cast
+from ._numbers import real_of
 
 __all__ = [
     "sum",
@@ -38,13 +37,6 @@ __all__ = [
 Axis = int | Sequence[int] | None
 
 
-def _cast(x: Any, dtype: Any) -> EagerTensor:
-    x = as_tensor(x)
-    if dtype is not None and x.dtype != (dtype := np.dtype(dtype)):
-        return HANDLES.astype(x, dtype)  # type: ignore[no-any-return]
-    return x  # type: ignore[no-any-return]
-
-
 def sum(
     x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False
 ) -> EagerTensor:
@@ -62,7 +54,7 @@ def sum(
     Cost: one allocation of the result's size (one more for another `dtype`); retains
         nothing; work linear in `x`.
     """
-    x = x if dtype is None and type(x) is EagerTensor else _cast(x, dtype)
+    x = x if dtype is None and type(x) is EagerTensor else cast("sum", x, dtype)
     axes = reduced_axes("sum", axis, x.ndim)
     return HANDLES.sum(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
@@ -75,7 +67,7 @@ def prod(
     Cost: one allocation of the result's size; retains `x`; the derivative takes O(n)
         multiplications and no division, so it is exact where elements are zero.
     """
-    x = _cast(x, dtype)
+    x = cast("prod", x, dtype)
     axes = reduced_axes("prod", axis, x.ndim)
     return HANDLES.prod(x, axes, bool(keepdims))  # type: ignore[no-any-return]
 
@@ -107,7 +99,8 @@ def var(
     """
     x = as_tensor(x)
     axes = reduced_axes("var", axis, x.ndim)
-    return HANDLES.var(x, axes, float(correction), bool(keepdims))  # type: ignore[no-any-return]
+    less = real_of("var", "correction", correction)
+    return HANDLES.var(x, axes, less, bool(keepdims))  # type: ignore[no-any-return]
 
 
 def std(
@@ -121,7 +114,8 @@ def std(
     """
     x = as_tensor(x)
     axes = reduced_axes("std", axis, x.ndim)
-    return HANDLES.std(x, axes, float(correction), bool(keepdims))  # type: ignore[no-any-return]
+    less = real_of("std", "correction", correction)
+    return HANDLES.std(x, axes, less, bool(keepdims))  # type: ignore[no-any-return]
 
 
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:

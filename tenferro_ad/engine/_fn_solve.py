@@ -16,6 +16,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_linalg import adjoint_of, as_matrices
 from ._make import as_tensor
+from ._numbers import real_of
 from ._pytrees import stop_gradient
 
 __all__ = [
@@ -171,7 +172,7 @@ def pinv(x: Any, /, *, rtol: float | None = None) -> EagerTensor:
     x = as_matrices("pinv", x)
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(x.dtype).eps)
-    return F.pinv(x, float(rtol))  # type: ignore[no-any-return]
+    return F.pinv(x, real_of("pinv", "rtol", rtol))  # type: ignore[no-any-return]
 
 
 def lstsq(a: Any, b: Any, /) -> EagerTensor:

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from .._aval import aval_of
-from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
+from ..errors import (
+    DTypeError,
+    IntegerInputError,
+    InvalidArgumentError,
+    TracedConversionError,
+)
 from ..ops import TO_DEVICE
 from ..runtime import device_of, host_aval
 from ..storage import Tensor, TensorView, TensorViewMut, record_of, transfer
 from ..tape import Leaf
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._numbers import dtype_of, need_parts
 
 
 def asarray(
@@ -47,7 +53,7 @@ def asarray(
             found="a borrowed view",
             fix="use `view.duplicate()` to get an owner, then `ta.asarray(owner)`",
         )
-    array = _outside(obj, dtype)
+    array = _outside(obj, None if dtype is None else dtype_of("asarray", dtype))
     if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
         raise DTypeError(
             operation="asarray",
@@ -75,8 +81,7 @@ def _as_asked(
     value: EagerTensor = x
     if target is not x.device:
         value = HANDLES[TO_DEVICE](x, target)
-    if dtype is not None and np.dtype(dtype) != x.dtype:
-        value = HANDLES.astype(value, np.dtype(dtype))
+    value = cast("asarray", value, dtype)
     if copy and value is x:
         value = HANDLES.duplicate(x)
     return value
@@ -123,6 +128,43 @@ def tensors(*xs: Any) -> tuple[EagerTensor, ...]:
     return tuple([as_tensor(x, device) for x in xs])
 
 
+def cast(operation: str, x: Any, dtype: Any) -> EagerTensor:
+    """`x` as a tensor of a dtype; itself where that is its own, or none is given.
+
+    Raises:
+        DTypeError: not a dtype, or a real one for complex values.
+    """
+    x = as_tensor(x)
+    if dtype is None or (wanted := dtype_of(operation, dtype)) == x.dtype:
+        return x  # type: ignore[no-any-return]
+    need_parts(operation, x.dtype, wanted)
+    return HANDLES.astype(x, wanted)  # type: ignore[no-any-return]
+
+
+def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
+    """A sequence of operands as tensors, at least so many.
+
+    Raises:
+        DTypeError: not a sequence. InvalidArgumentError: fewer.
+    """
+    if not isinstance(arrays, list | tuple) and not hasattr(arrays, "__iter__"):
+        raise DTypeError(
+            operation=operation,
+            argument="arrays",
+            found=f"an object of type `{type(arrays).__name__}`",
+            fix="pass a list of tensors",
+        )
+    xs = list(tensors(*arrays))
+    if len(xs) < least:
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="arrays",
+            found=f"{len(xs)} values" if xs else "no value",
+            fix=f"pass at least {'one' if least == 1 else least}",
+        )
+    return xs
+
+
 def _moved(tensor: Tensor) -> EagerTensor:
     shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
     return EagerTensor(
@@ -138,10 +180,18 @@ def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
             (shared: no copy).
 
     Raises:
+        TracedConversionError: `x` is tracked: a leaf is where a derivative ends.
         IntegerInputError: integers and booleans have no derivative.
 
     Cost: as `asarray`.
     """
+    if isinstance(x, EagerTensor) and x.is_tracked:
+        raise TracedConversionError(
+            operation="variable",
+            argument="x",
+            found=f"a tracked value of shape {x.shape}, which would lose its history",
+            fix="use it as it is, or take `ta.stop_gradient(x)` first",
+        )
     value = asarray(x, dtype=dtype)
     if value.dtype.kind not in "fc":
         raise IntegerInputError(

@@ -51,10 +51,9 @@ def layer_norm(
 
     Source: J. L. Ba, J. R. Kiros, G. E. Hinton, arXiv:1607.06450.
     """
-    axes = axis if isinstance(axis, int) else tuple(axis)
     x = ta.asarray(x)
-    centred: ta.EagerTensor = x - ta.mean(x, axis=axes, keepdims=True)
-    variance = ta.mean(ta.square(ta.abs(centred)), axis=axes, keepdims=True)
+    centred: ta.EagerTensor = x - ta.mean(x, axis=axis, keepdims=True)
+    variance = ta.mean(ta.square(ta.abs(centred)), axis=axis, keepdims=True)
     y: ta.EagerTensor = centred * ta.rsqrt(variance + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias

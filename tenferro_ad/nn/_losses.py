@@ -6,11 +6,14 @@ or "sum" over all elements, or "none".
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import tenferro_ad as ta
 from tenferro_ad import special
 from tenferro_ad.errors import named
+
+from ._arguments import number
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -105,7 +108,7 @@ def huber_loss(
 
     Source: P. J. Huber, Ann. Math. Statist. 35 (1964).
     """
-    if not delta > 0.0:
+    if not number("huber_loss", "delta", delta, 0.0):
         raise ta.errors.InvalidArgumentError(
             operation="huber_loss",
             argument="delta",
@@ -134,14 +137,7 @@ def smooth_l1_loss(
 
     Cost: allocates six values of the size of the difference, and the reduced one.
     """
-    if not beta >= 0.0:
-        raise ta.errors.InvalidArgumentError(
-            operation="smooth_l1_loss",
-            argument="beta",
-            found=f"{beta}",
-            fix="pass a number from 0 on",
-        )
-    if beta == 0.0:
+    if not number("smooth_l1_loss", "beta", beta, 0.0):
         return l1_loss(x, target, reduction=reduction)
     losses = huber_loss(x, target, delta=beta, reduction="none") * (1.0 / beta)
     return _reduced("smooth_l1_loss", losses, reduction)
@@ -182,6 +178,7 @@ def nll_loss(
     log_probs, target = _pair(log_probs, target)
     if axis is None:
         axis = min(1, log_probs.ndim - 1)
+    number("nll_loss", "axis", axis, -math.inf, kind=int)
     if not -log_probs.ndim <= axis < log_probs.ndim:
         raise ta.errors.IndexRangeError(
             operation="nll_loss",

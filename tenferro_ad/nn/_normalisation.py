@@ -12,6 +12,8 @@ from typing import Any
 import tenferro_ad as ta
 from tenferro_ad import random
 
+from ._arguments import number
+
 
 def rms_norm(
     x: Any,
@@ -36,8 +38,7 @@ def rms_norm(
     Source: B. Zhang, R. Sennrich, arXiv:1910.07467.
     """
     x = ta.asarray(x)
-    axes = axis if isinstance(axis, int) else tuple(axis)
-    squares = ta.mean(ta.square(ta.abs(x)), axis=axes, keepdims=True)
+    squares = ta.mean(ta.square(ta.abs(x)), axis=axis, keepdims=True)
     shift = float(ta.finfo(squares.dtype).eps) if eps is None else eps
     y: ta.EagerTensor = x * ta.rsqrt(squares + shift)
     return y if weight is None else y * weight
@@ -136,7 +137,7 @@ def batch_statistics(
     axes = (0, *range(2, x.ndim))
     mean = ta.mean(x, axis=axes)
     variance = ta.var(x, axis=axes, correction=1.0)
-    old = 1.0 - momentum
+    old = 1.0 - number("batch_statistics", "momentum", momentum, 0.0, 1.0)
     return (
         ta.asarray(running_mean) * old + mean * momentum,
         ta.asarray(running_var) * old + variance * momentum,
@@ -169,7 +170,7 @@ def group_norm(
     """
     x = _batched("group_norm", x)
     batch, channels, *spatial = x.shape
-    if num_groups < 1 or channels % num_groups:
+    if channels % number("group_norm", "num_groups", num_groups, 1, kind=int):
         raise ta.errors.InvalidArgumentError(
             operation="group_norm",
             argument="num_groups",
@@ -206,13 +207,7 @@ def dropout(
     Source: N. Srivastava et al., J. Mach. Learn. Res. 15 (2014).
     """
     y: ta.EagerTensor = ta.asarray(x)
-    if not 0.0 <= rate <= 1.0:
-        raise ta.errors.InvalidArgumentError(
-            operation="dropout",
-            argument="rate",
-            found=f"{rate}",
-            fix="pass a probability from 0 to 1",
-        )
+    rate = number("dropout", "rate", rate, 0.0, 1.0)
     if not training or rate == 0.0:
         return y
     kept = random.bernoulli(key, 1.0 - rate, y.shape)

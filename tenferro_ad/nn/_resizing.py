@@ -10,13 +10,17 @@ from typing import Any, Final, Literal
 import tenferro_ad as ta
 from tenferro_ad.errors import named
 
+from ._arguments import number
+
 Sizes = int | Sequence[int]
 
 
 def _sizes(operation: str, x: ta.EagerTensor, size: Sizes) -> tuple[int, ...]:
     """A length for each spatial axis."""
     n = x.ndim - 2
-    found = (size,) * n if isinstance(size, int) else tuple(size)
+    found = tuple(size) if isinstance(size, tuple | list) else (size,) * n
+    for k in found:
+        number(operation, "size", k, -math.inf, kind=int)
     if n < 1 or len(found) != n or any(k < 1 for k in found):
         raise ta.errors.InvalidArgumentError(
             operation=operation,
@@ -170,8 +174,10 @@ def _grid(
     if size is not None:
         sizes = _sizes("interpolate", x, size)
         return sizes, [Fraction(n, k) for n, k in zip(spatial, sizes, strict=True)]
-    one = isinstance(scale_factor, int | float)
-    factors = (scale_factor,) * len(spatial) if one else tuple(scale_factor)
+    several = isinstance(scale_factor, tuple | list)
+    factors = tuple(scale_factor) if several else (scale_factor,) * len(spatial)
+    for f in factors:
+        number("interpolate", "scale_factor", f, -math.inf)
     if len(factors) != len(spatial) or any(not f > 0 for f in factors):
         raise _refused(
             "scale_factor",

@@ -219,8 +219,9 @@ for _name in ("equal", "not_equal", "logical_and", "logical_or", "logical_xor"):
     _binary(_name, None, None, result="b")
 for _name in ("less", "less_equal", "greater", "greater_equal"):
     _binary(_name, None, None, result="b", kinds="biuf")
-for _name in ("logical_not", "isfinite", "isinf", "isnan", "signbit"):
+for _name in ("logical_not", "isfinite", "isinf", "isnan"):
     _row(_name, None, result="b")
+_row("signbit", None, result="b", kinds="biuf")
 _row(
     "select",
     args=("condition", "x", "y"),

@@ -177,7 +177,7 @@ def _norm(call: Call, outs: list[Array], ins: list[Array]) -> None:
     size = np.abs(x).astype(out.dtype, copy=False)
     top = np.max(size, axes, keepdims=True, initial=0)
     scale = np.where((top == 0) | ~np.isfinite(top), 1, top)
-    size = size / scale
+    size = np.asarray(size / scale)
     total = np.sum(np.power(size, order, size), axes, keepdims=True)
     found = scale * np.power(total, 1 / order)
     np.copyto(out, found.reshape(out.shape))

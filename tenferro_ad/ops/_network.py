@@ -19,6 +19,7 @@ from .._aval import Aval
 from ..errors import DTypeError, IndexRangeError, ShapeError
 from . import _forms_reductions as forms
 from ._batching import later, leading
+from ._elementwise import _of_kinds
 from ._expr import call as fn
 from ._expr import var
 from ._op import Call, Evaluator, Op, Write, register
@@ -34,7 +35,10 @@ for _name, _expr in {
     "gelu_tanh": 0.5 * _x * (fn("tanh", _cubic) + 1.0),
     "silu": _x * fn("sigmoid", _x),
 }.items():
-    register(elementwise(_name, _expr, ("x",)))
+    _made = elementwise(_name, _expr, ("x",))
+    if _name == "silu":
+        _made.infer = _of_kinds(_name, ("x",), "biuf", _made.infer)
+    register(_made)
 
 
 # ---- cross-entropy -------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ..engine import (
     EagerTensor,
     as_tensor,
     axis_of,
+    dtype_of,
     int_of,
     shape_of,
     stop_gradient,
@@ -159,7 +160,7 @@ def rademacher(key: Any, shape: Shape = (), *, dtype: Any = np.int64) -> EagerTe
 
     Cost: a few allocations of the result's size; never tracked.
     """
-    wanted = np.dtype(dtype)
+    wanted = dtype_of("rademacher", dtype)
     if wanted.kind not in "ifc":
         raise errors.DTypeError(
             operation="rademacher",

@@ -18,6 +18,7 @@ from ..engine import (
     shape_of,
     take,
 )
+from ..engine import dtype_of as numeric_dtype
 from ._keys import DRAWS, UINT32, key_of
 
 Shape = int | Sequence[int]
@@ -25,7 +26,7 @@ UINT64: Final = np.dtype(np.uint64)
 
 
 def dtype_of(operation: str, dtype: Any, allowed: str) -> np.dtype[Any]:
-    found: np.dtype[Any] = np.dtype(dtype)
+    found = numeric_dtype(operation, dtype)
     if found.char not in allowed:
         names = ", ".join(dict.fromkeys(np.dtype(c).name for c in allowed))
         raise errors.DTypeError(
