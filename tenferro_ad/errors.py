@@ -15,11 +15,14 @@ traceback, and with it the frames' variables: drop it before testing for uniquen
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 def _sentence(text: str) -> str:
@@ -159,6 +162,7 @@ class TenferroError(_Fields):
         super().__init__(**facts)
         self._name()
         self.found = self.found or self._found.format_map(self.__dict__)
+        self.found = _ADDRESS.sub("", self.found)
         self.fix = self.fix or self._fix.format_map(self.__dict__)
         on = "was refused" if self.argument is None else f"refused `{self.argument}`"
         where = "" if self.span is None else f" ({self.span})"

@@ -151,6 +151,7 @@ gammaincinv = _binary(
 )
 
 
+@errors.named(x="a", y="b", z="x")
 def betainc(a: Any, b: Any, x: Any, /) -> EagerTensor:
     """The regularised incomplete beta function; no slope in `a` and `b`.
 
@@ -167,6 +168,7 @@ def betainc(a: Any, b: Any, x: Any, /) -> EagerTensor:
     return HANDLES.betainc(*tensors(a, b, x))  # type: ignore[no-any-return]
 
 
+@errors.named(x="a", y="b", z="y")
 def betaincinv(a: Any, b: Any, y: Any, /) -> EagerTensor:
     """The inverse of `betainc` in `x`; no slope in `a` and `b`.
 

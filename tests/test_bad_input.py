@@ -18,6 +18,7 @@ from tenferro_ad.errors import (
     DTypeError,
     ExpiredCapabilityError,
     ExtractError,
+    GroupConstructionError,
     ImmutableTensorError,
     IndexRangeError,
     IntegerInputError,
@@ -204,6 +205,47 @@ CASES: dict[str, Case] = {
         lambda s: ta.asarray(np.ones(3), copy=False), InvalidArgumentError, "asarray",
         "copy", "import_array",
     ),
+    "complex numbers as real ones": (
+        lambda s: ta.astype(s.c * 1j, ta.float64), DTypeError, "astype", "dtype",
+        "ta.real(x)",
+    ),
+    "a sum of complex numbers in a real dtype": (
+        lambda s: ta.sum(s.c * 1j, dtype=ta.float32), DTypeError, "sum", "dtype",
+        "ta.real(x)",
+    ),
+    "complex numbers as a real tensor": (
+        lambda s: ta.asarray(s.c * 1j, dtype=ta.float64), DTypeError, "asarray",
+        "dtype", "ta.real(x)",
+    ),
+    "complex numbers as a real array": (
+        lambda s: np.asarray(s.c * 1j, dtype=np.float64), DTypeError, "numpy", "dtype",
+        "ta.real(x)",
+    ),
+    "a dtype that is none": (
+        lambda s: ta.zeros(3, dtype="text"), DTypeError, "zeros", "dtype", "`text`",
+    ),
+    "a tracked value as a leaf": (
+        lambda s: ta.variable(s.y), TracedConversionError, "variable", "x",
+        "stop_gradient",
+    ),
+    "a tracked value as a leaf of another dtype": (
+        lambda s: ta.variable(s.y, dtype=ta.float32), TracedConversionError,
+        "variable", "x", "stop_gradient",
+    ),
+    "a NumPy function of a tracked value": (
+        lambda s: np.tanh(s.y), TracedConversionError, "numpy.tanh", "", "ta.tanh",
+    ),
+    "no function to differentiate": (
+        lambda s: ta.grad(s.w), DTypeError, "grad", "f", "EagerTensor",
+    ),
+    "something else than owners in a group": (
+        lambda s: ta.AllocationGroup.of_tensors([s.owner, "a"]),
+        GroupConstructionError, "of_tensors", "tensors", "`str` at position 1",
+    ),
+    "an update of a handle": (
+        lambda s: ta.update(s.w, ta.fused(lambda E, x: x)), DTypeError, "update",
+        "target", "ta.exclusive",
+    ),
     "a tangent of another shape": (
         lambda s: ta.jvp(ta.sum, (np.ones(3),), (np.ones(4),)), ShapeError, "jvp",
         "tangent 0", "float64[3]",
@@ -342,6 +384,29 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
         "concat": (
             "`concat` refused `arrays`: found shapes (3, 4) and (2, 5) along axis"
             " 0. Make all axes but that one equal."
+        ),
+        "complex numbers as real ones": (
+            "`astype` refused `dtype`: found float64 for complex128 values, whose "
+            "imaginary parts would be lost. Take `ta.real(x)`, `ta.imag(x)` or "
+            "`ta.abs(x)`."
+        ),
+        "a tracked value as a leaf": (
+            "`variable` refused `x`: found a tracked value of shape (3, 4), which "
+            "would lose its history. Use it as it is, or take `ta.stop_gradient(x)` "
+            "first."
+        ),
+        "a NumPy function of a tracked value": (
+            "`numpy.tanh` was refused: found a tracked value of shape (3, 4), whose "
+            "derivative would be lost. Use `ta.tanh`, which records, or take "
+            "`ta.stop_gradient(x)` to make it a constant."
+        ),
+        "no function to differentiate": (
+            "`grad` refused `f`: found an object of type `EagerTensor`. Pass a "
+            "function; it is called here."
+        ),
+        "item assignment": (
+            "`item assignment` refused `key`: found an eager tensor, whose value never "
+            "changes. Use `x = x.at[i].set(v)`."
         ),
         "an operand that is no number": (
             "`add` refused `y`: found an object of type `str`. Pass a tensor "

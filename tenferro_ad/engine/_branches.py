@@ -21,7 +21,7 @@ from ._bodies import Traced, unflatten
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 from ._trace import aval_like, traced
 
 
@@ -49,6 +49,8 @@ def cond(
         the branch once more. Under `vmap`, a `pred` that differs between examples runs
         both branches and selects.
     """
+    need_callable("cond", true_fn, "true_fn")
+    need_callable("cond", false_fn, "false_fn")
     value = decided("cond", "pred", pred)
     if value is not None:
         return _taken(true_fn if value else false_fn, operands)
@@ -71,6 +73,15 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     Cost: as `cond`.
     """
+    if not isinstance(branches, Sequence):
+        raise DTypeError(
+            operation="switch",
+            argument="branches",
+            found=f"an object of type `{type(branches).__name__}`",
+            fix="pass a list of functions",
+        )
+    for branch in branches:
+        need_callable("switch", branch, "branches")
     if not branches:
         raise InvalidArgumentError(
             operation="switch",

@@ -29,7 +29,7 @@ from ._dispatch import (
 )
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 from ._trace import traced
 
 
@@ -152,6 +152,7 @@ def checkpoint(
     Cost: no memory for interior values between forward and backward; one more forward
         run of the equations whose values rules read; `verify` hashes every value.
     """
+    need_callable("checkpoint", f)
     if budget is not None or boundaries is not None:
         return _in_regions(f, budget, boundaries, verify)
     if verify not in (None, "bitwise"):

@@ -24,7 +24,7 @@ from ..storage import ValueRecord, land
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import device_in, tensors
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 from ._trace import aval_like, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
@@ -262,6 +262,7 @@ def compile(
     Cost: the first call of a signature traces and plans; a replay allocates one arena
         for each reason and one buffer for each output, copies nothing by itself.
     """
+    need_callable("compile", fn, "fn")
     if not callable(fn):
         raise InvalidArgumentError(
             operation="compile",

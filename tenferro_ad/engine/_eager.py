@@ -50,8 +50,6 @@ class EagerTensor(Operators):
     """
 
     __slots__ = ("_link", "_node", "_outer", "_rec")
-    __array_ufunc__ = None  # NumPy arrays defer to our reflected operators
-    __array_priority__ = 1000
 
     def __init__(self, record: ValueRecord, link: Any, node: int, outer: Any) -> None:
         self._rec: ValueRecord = record

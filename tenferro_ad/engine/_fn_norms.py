@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError, ShapeError, named
 from ._axes import axes_of, axis_of, int_of, reduced_axes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -217,6 +217,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> EagerTensor:
     return F.sum(diagonal, (x.ndim - 2,), False)  # type: ignore[no-any-return]
 
 
+@named("diagonal")
 def last_diagonal(x: Any, /, *, offset: int = 0) -> EagerTensor:
     """Diagonal `offset` of the last two axes (`linalg.diagonal` of the standard).
 

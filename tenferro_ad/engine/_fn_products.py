@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ShapeError
+from ..errors import ShapeError, named
 from ..ops import OPS
 from ._axes import axes_of, axis_of, int_of
 from ._dispatch import HANDLES
@@ -20,6 +20,7 @@ F = HANDLES
 _matmul = HANDLES[OPS["matmul"]]
 
 
+@named(x="x1", y="x2")
 def matmul(x1: Any, x2: Any, /) -> EagerTensor:
     """Matrix product over stacks of matrices; 1-d operands are rows and columns.
 
@@ -76,6 +77,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> EagerTensor:
     return F.sum(product, (axis_of("vecdot", k, product.ndim),), False)  # type: ignore[no-any-return]
 
 
+@named(axis="axes", x="x1", y="x2")
 def tensordot(
     x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> EagerTensor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import ShapeError, named
 from ._axes import int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -88,6 +88,7 @@ def _factors(a: EagerTensor) -> tuple[EagerTensor, EagerTensor]:
     return F.lu_factor(stop_gradient(a), a.dtype)  # type: ignore[no-any-return]
 
 
+@named(x="x1", a="x1", b="x2")
 def solve(x1: Any, x2: Any, /) -> EagerTensor:
     """The solution of `x1 @ x = x2` for square matrices, refined once.
 
@@ -106,6 +107,7 @@ def solve(x1: Any, x2: Any, /) -> EagerTensor:
     return _settled(F.lu_solve(a, b, *_factors(a), False), is_vector=is_vector)
 
 
+@named(x="x1", a="x1", b="x2")
 def solve_triangular(
     x1: Any,
     x2: Any,
@@ -128,6 +130,7 @@ def solve_triangular(
     return _settled(out, is_vector=is_vector)
 
 
+@named(x="factor", a="factor")
 def cho_solve(factor: Any, b: Any, /, *, upper: bool = False) -> EagerTensor:
     """The solution of `a @ x = b` from the Cholesky factor of `a` (see `cholesky`).
 
@@ -175,6 +178,7 @@ def pinv(x: Any, /, *, rtol: float | None = None) -> EagerTensor:
     return F.pinv(x, real_of("pinv", "rtol", rtol))  # type: ignore[no-any-return]
 
 
+@named(x="a")
 def lstsq(a: Any, b: Any, /) -> EagerTensor:
     """The least-squares solution of `a @ x = b` at full rank: of least residual for
     tall matrices, of least norm for wide ones.

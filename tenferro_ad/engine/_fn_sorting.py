@@ -174,6 +174,13 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> EagerTensor:
 def _places(x: Any) -> EagerTensor:
     """A row of positions for each axis, in row-major order."""
     x = as_tensor(x)
+    if x.ndim == 0:
+        raise InvalidArgumentError(
+            operation="nonzero",
+            argument="x",
+            found="a 0-d value",
+            fix="reshape it to one axis: `ta.reshape(x, (1,))`",
+        )
     mask = x if x.dtype.kind == "b" else HANDLES.not_equal(x, 0)
     count = int(np.count_nonzero(host_elements(mask._record, "nonzero")))
     out: EagerTensor = HANDLES.mask_indices(mask, count)
@@ -193,13 +200,6 @@ def nonzero(x: Any, /) -> tuple[EagerTensor, ...]:
         never tracked.
     """
     x = as_tensor(x)
-    if x.ndim == 0:
-        raise InvalidArgumentError(
-            operation="nonzero",
-            argument="x",
-            found="a 0-d value",
-            fix="reshape it to one axis: `ta.reshape(x, (1,))`",
-        )
     places = _places(x)
     whole = span(0, places.shape[1], 1)
     return tuple(HANDLES.slice(places, (k, whole)) for k in range(x.ndim))

@@ -13,7 +13,7 @@ from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor
 from ._levels import ForwardLevel, ForwardRecord, handle_at
 from ._make import as_tensor
-from ._pytrees import flatten, relinked, tensors_of, zeros_for
+from ._pytrees import flatten, need_callable, relinked, tensors_of, zeros_for
 from ._transforms import grad
 
 
@@ -36,6 +36,7 @@ def jvp(
 
     Cost: one pass; keeps tangents only while their values are in use; no copies.
     """
+    need_callable("jvp", f)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
             raise InvalidArgumentError(
@@ -129,5 +130,12 @@ def hvp(
 
     Cost: about two gradients; no copies.
     """
+    if not isinstance(primals, Sequence):
+        raise DTypeError(
+            operation="hvp",
+            argument="primals",
+            found=f"an object of type `{type(primals).__name__}`",
+            fix="pass a tuple of arguments",
+        )
     numbers = 0 if len(primals) == 1 else tuple(range(len(primals)))
     return jvp(grad(f, numbers), primals, tangents)

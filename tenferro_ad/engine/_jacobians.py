@@ -27,7 +27,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._linear import LinearMap
 from ._make import as_tensor
-from ._pytrees import args_of, flatten
+from ._pytrees import args_of, flatten, need_callable
 from ._tape import StrongZero
 from ._transforms import Recording
 from ._vmap import ExampleProgram
@@ -68,6 +68,7 @@ def jacfwd(
     Cost: one run of `f`, and for each chunk one run of its linearization on all columns
     of the chunk. Peak memory grows with `chunk_size`.
     """
+    need_callable("jacfwd", f)
     chunk_size = _checked(chunk_size, "jacfwd")
 
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
@@ -128,6 +129,7 @@ def jacrev(
     chunk (two where complex outputs have real arguments). Peak memory grows with
     `chunk_size`.
     """
+    need_callable("jacrev", f)
     chunk_size = _checked(chunk_size, "jacrev")
 
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._linear import LinearMap
 from ._make import as_tensor
-from ._pytrees import NAMESPACE, flatten, zeros_for
+from ._pytrees import NAMESPACE, flatten, need_callable, zeros_for
 from ._trace import Spec, aval_like, concrete
 from ._transforms import vjp
 
@@ -39,6 +39,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     Cost: one forward pass; each `push` one forward rule for each recorded equation; no
     copies.
     """
+    need_callable("linearize", f)
     linear = LinearMap("linearize", f, primals, {}, range(len(primals)))
 
     def push(*tangents: Any) -> Any:
@@ -120,6 +121,7 @@ def linear_transpose(f: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
 
     Cost: traces `f` and its pullback; each call the equations of the transpose.
     """
+    need_callable("linear_transpose", f)
     made = concrete(f, *specs)
     avals = made.program.out_avals
     outputs = [Spec(a.shape, a.dtype, a.device) for a in avals]

@@ -19,7 +19,7 @@ from ._bodies import Carry, rooted, traced_step, unflatten
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 
 
 def scan(
@@ -60,6 +60,7 @@ def scan(
         from inside the body: backward runs the body once more, as a checkpoint does.
         Forward mode runs values and tangents together.
     """
+    need_callable("scan", f)
     rows, xs_def = flatten(xs)
     rows = [as_tensor(x) for x in rows]
     steps = _steps(rows, xs_def, length)

@@ -147,7 +147,7 @@ def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
     Raises:
         DTypeError: not a sequence. InvalidArgumentError: fewer.
     """
-    if not isinstance(arrays, list | tuple) and not hasattr(arrays, "__iter__"):
+    if not hasattr(arrays, "__iter__") or getattr(arrays, "ndim", 1) == 0:
         raise DTypeError(
             operation=operation,
             argument="arrays",

@@ -25,6 +25,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._interchange import dlpack_device, to_dlpack
 from ._namespace import VERSIONS
+from ._numpy_calls import array_function, array_ufunc
 from ._tape import backward_from
 
 Axis = _reductions.Axis
@@ -37,6 +38,8 @@ class Operators:
     __slots__ = ()
     __dlpack__ = to_dlpack
     __dlpack_device__ = dlpack_device
+    __array_ufunc__ = array_ufunc
+    __array_function__ = array_function
     to = to
     to_device = to_device
 

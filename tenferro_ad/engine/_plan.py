@@ -26,7 +26,7 @@ from ..runtime import Counting, Trace
 from ..tape import Retained
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 from ._trace import aval_like
 from ._transforms import Recording
 
@@ -79,6 +79,7 @@ def plan(f: Callable[..., Any], *specs: Any) -> Plan:
 
     Cost: nothing is computed, allocated or copied; time for each operation.
     """
+    need_callable("plan", f)
     leaves, in_def = flatten(specs)
     avals = [aval_like(x) for x in leaves]
     tracked = [a is not None and a.dtype.kind in "fc" for a in avals]

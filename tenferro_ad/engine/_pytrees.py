@@ -9,7 +9,7 @@ import optree
 
 from .._aval import is_inexact
 from .._ledger import STATE
-from ..errors import IntegerInputError, InvalidArgumentError
+from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
 from ..ops import OPS
 from ..runtime import direct
 from ._dispatch import HANDLES, chain_of, value_at
@@ -58,6 +58,21 @@ def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
     return handle
 
 
+def need_callable(operation: str, f: Any, argument: str = "f") -> None:
+    """Refuse what cannot be called, before anything is recorded.
+
+    Raises:
+        DTypeError: not a function.
+    """
+    if not callable(f):
+        raise DTypeError(
+            operation=operation,
+            argument=argument,
+            found=f"an object of type `{type(f).__name__}`",
+            fix="pass a function; it is called here",
+        )
+
+
 def args_of(
     args: tuple[Any, ...], argnums: int | Sequence[int], operation: str
 ) -> tuple[int, ...]:
@@ -93,6 +108,7 @@ def stop_gradient(x: Any) -> Any:
     def stop(t: Any) -> Any:
         if not isinstance(t, EagerTensor):
             return t
+        t._live("stop_gradient")
         level = STATE.get().level
         if level is not None and level.records_all:
             return HANDLES[OPS["stop_gradient"]](t)

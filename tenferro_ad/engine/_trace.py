@@ -22,7 +22,7 @@ from ..runtime import Trace, device_of, host_aval
 from ._dispatch import HANDLES, chain_of, inside, living
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import NAMESPACE, flatten
+from ._pytrees import NAMESPACE, flatten, need_callable
 from ._symbolic import sizes_of, template_of
 
 
@@ -323,6 +323,7 @@ def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram | SymbolicProgra
 
     Cost: nothing is computed, allocated or copied; time for each operation.
     """
+    need_callable("trace", fn, "fn")
     leaves = flatten(specs)[0]
     if any(isinstance(x, Spec) and x.names for x in leaves):
         return SymbolicProgram(fn, specs)

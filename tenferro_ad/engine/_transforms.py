@@ -26,7 +26,7 @@ from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor
 from ._levels import ReverseLevel
 from ._make import as_tensor
-from ._pytrees import args_of, flatten, relinked, tensors_of, zeros_for
+from ._pytrees import args_of, flatten, need_callable, relinked, tensors_of, zeros_for
 from ._tape import (
     StrongZero,
     backward_from,
@@ -140,6 +140,7 @@ def value_and_grad(
 
     Cost: one forward and one backward pass; no copies.
     """
+    need_callable("value_and_grad", f)
 
     def value_and_grad_f(*args: Any, **kwargs: Any) -> tuple[Any, Gradients]:
         rec = Recording("value_and_grad")
@@ -201,6 +202,7 @@ def grad(
 
     Cost: one forward and one backward pass; no copies.
     """
+    need_callable("grad", f)
 
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         numbers = args_of(args, argnums, "grad")
@@ -250,6 +252,7 @@ def vjp(
 
     Cost: one forward pass; each `pull` one backward pass.
     """
+    need_callable("vjp", f)
     rec = Recording("vjp")
     trees, parts = [], []
     for n, primal in enumerate(primals):

@@ -30,6 +30,7 @@ from ..runtime import plan_of, scalar_record
 from ..storage import TensorView, TensorViewMut, ValueRecord
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._pytrees import need_callable
 
 
 @contextmanager
@@ -139,6 +140,7 @@ def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
     Cost: calling the result allocates its output only, in one pass over memory; scratch
         is a few blocks, whatever the size.
     """
+    need_callable("fused", fn, "fn")
     params = list(inspect.signature(fn).parameters)[1:]
     # Operands may be complex: kinds are settled when the kernel meets actual dtypes.
     expr = fn(_Functions(), *[var(p, "c") for p in params])
@@ -166,6 +168,16 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
 
     Cost: no allocation, no copy; one pass over memory, scratch of a few blocks.
     """
+    if not isinstance(target, TensorViewMut) or not isinstance(kernel, Fused):
+        view = isinstance(target, TensorViewMut)
+        raise DTypeError(
+            operation="update",
+            argument="kernel" if view else "target",
+            found=f"an object of type `{type(kernel if view else target).__name__}`",
+            fix="make it with `ta.fused`"
+            if view
+            else "lend a view: `with ta.exclusive(w) as (target,): ...`",
+        )
     device = target._device
     lent = getattr(device, "takes_views", False)  # launches use views, not arrays
     out: Any = target if lent else target._elements("update")

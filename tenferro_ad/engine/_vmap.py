@@ -24,7 +24,7 @@ from ..runtime import BatchEvaluator, Example
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import NAMESPACE, flatten
+from ._pytrees import NAMESPACE, flatten, need_callable
 from ._trace import traced
 
 Axes = Any  # an int, None, or a pytree prefix of them
@@ -63,6 +63,7 @@ def vmap(
     Cost: as many operations as one example, each on all of them; what examples share is
     computed once. Moving axes are views; no copies.
     """
+    need_callable("vmap", f)
 
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 

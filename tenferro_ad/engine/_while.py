@@ -23,7 +23,7 @@ from ._dispatch import HANDLES, pulled_mask
 from ._eager import EagerTensor
 from ._loops import looped
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable
 from ._trace import traced
 
 
@@ -52,6 +52,8 @@ def while_loop(
     Cost: that of the steps. With a bound, `max_steps` evaluations of `cond_fun`; a
         recording keeps one stack of that length for each value (see `scan`).
     """
+    need_callable("while_loop", cond_fun, "cond_fun")
+    need_callable("while_loop", body_fun, "body_fun")
     if max_steps is not None:
         return _bounded(cond_fun, body_fun, init_val, max_steps)
     return repeated("while_loop", cond_fun, body_fun, init_val)
@@ -164,6 +166,7 @@ def fori_loop(
 
     Cost: that of a `scan` over `arange(lower, upper)`.
     """
+    need_callable("fori_loop", body_fun, "body_fun")
     bounds = [
         decided("fori_loop", name, x, COUNT)
         for name, x in (("lower", lower), ("upper", upper))

@@ -18,7 +18,8 @@ Sizes = int | Sequence[int]
 def _sizes(operation: str, x: ta.EagerTensor, size: Sizes) -> tuple[int, ...]:
     """A length for each spatial axis."""
     n = x.ndim - 2
-    found = tuple(size) if isinstance(size, tuple | list) else (size,) * n
+    given: Any = size if isinstance(size, tuple | list) else (size,) * n
+    found: tuple[int, ...] = tuple(given)
     for k in found:
         number(operation, "size", k, -math.inf, kind=int)
     if n < 1 or len(found) != n or any(k < 1 for k in found):
@@ -130,7 +131,7 @@ def interpolate(
     Source: R. Keys, IEEE Trans. Acoust. Speech Signal Process. 29 (1981).
     """
     y: ta.EagerTensor = ta.asarray(x)
-    how = _MODES.get(mode)
+    how = _MODES.get(mode) if isinstance(mode, str) else None
     if how is None:
         names = ", ".join(f'"{m}"' for m in _MODES)
         raise _refused("mode", f"{mode!r}", f"pass one of {names}")

@@ -22,6 +22,7 @@ from ..backends import (
 from ..errors import (
     AccessError,
     BorrowedSubmitRejected,
+    DTypeError,
     NotEnqueuedError,
     ShapeError,
     UnsupportedError,
@@ -110,6 +111,13 @@ def submit_borrowed(bindings: BorrowedBindings) -> RetiredBorrowed:
 
     Cost: waits for the work; no allocation, no copy, no validation.
     """
+    if not isinstance(bindings, BorrowedBindings):
+        raise DTypeError(
+            operation="submit_borrowed",
+            argument="bindings",
+            found=f"an object of type `{type(bindings).__name__}`",
+            fix="bind views first: `ta.BorrowedBindings.of_views(...)`",
+        )
     bindings._require("submit_borrowed")
     bound, name = bindings._bb_bound, bindings._bb_name
     endpoint = bound.endpoint

@@ -151,7 +151,23 @@ def checked_record(
 
 
 def live_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    for tensor in tensors:
+    """The tensors, if all of them are owners.
+
+    Raises:
+        GroupConstructionError: something else is among them.
+        UseAfterMoveError: one was moved.
+    """
+    for at, tensor in enumerate(tensors):
+        if not hasattr(type(tensor), "_owner_storage"):
+            raise GroupConstructionError(
+                operation="of_tensors",
+                argument="tensors",
+                found=f"an object of type `{type(tensor).__name__}` at position {at}",
+                fix="pass owners: `y.into_value()` or `y.duplicate_value()` makes one",
+                reason="not-an-owner",
+                slots=(at,),
+                recovered=tuple(tensors),
+            )
         tensor._require("of_tensors")
     return tensors
 

@@ -127,6 +127,7 @@ def pairing(a, b):
 def test_every_function_has_a_test_and_a_docstring():
     tested = {*UNARY, *BINARY, *LOGIC, *INTEGERS, "where", "clip", "astype"}
     tested |= {"logical_not", "bitwise_invert", "isfinite", "isinf", "isnan", "signbit"}
+    tested |= {"nextafter"}
     assert set(E.__all__) == tested
     for name in E.__all__:
         assert "Cost:" in getattr(E, name).__doc__
@@ -467,3 +468,10 @@ def test_operands_that_make_no_sense_are_refused(act):
 def test_shapes_that_do_not_broadcast():
     with pytest.raises(errors.ShapeError, match=r"\(3,\) and \(2,\)"):
         ta.asarray(np.ones(3)) + ta.asarray(np.ones(2))
+
+
+def test_the_next_number_of_the_dtype():
+    x = np.array([0.0, 1.0, -1.0, np.inf], np.float32)
+    seen = E.nextafter(ta.asarray(x), ta.asarray(np.float32(2)))
+    np.testing.assert_array_equal(np.asarray(seen), np.nextafter(x, np.float32(2)))
+    assert seen.dtype == np.float32
