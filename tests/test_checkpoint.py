@@ -212,7 +212,7 @@ def test_bitwise_verification_names_the_first_operation_that_differs() -> None:
     before = len(tape), tape.retained()
     with pytest.raises(CheckpointMismatchError, match="equation 1") as caught:
         tape.backward(loss)
-    assert caught.value.operation == "mul"
+    assert caught.value.operation == "multiply"
     assert (len(tape), tape.retained()) == before
     memory[0] = X[0]
     assert len(tape.backward(loss)) == 1  # the tape was unchanged: a retry works
