@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
+.PHONY: demo operations test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -68,6 +68,10 @@ lint: .venv/.test
 format: .venv/.test
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+# docs/operations.md, made of the operation table; a test compares.
+operations: .venv/.test
+	$(BIN)/python scripts/generate-operations.py
 
 typecheck: .venv/.test
 	$(BIN)/python -m mypy --strict

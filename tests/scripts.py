@@ -22,5 +22,6 @@ def script(name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)  # where dataclasses look for it
     spec.loader.exec_module(module)
     return module

@@ -19,6 +19,7 @@ from ._batching import by_loop, later, leading
 from ._indexing import from_zero, index_nbytes, integers
 from ._op import Call, Op, Write, register
 from ._rows import INT, check_range, wrapped
+from ._scalar import of_kinds
 
 Array = np.ndarray[Any, Any]
 
@@ -151,7 +152,12 @@ register(
         "mask_indices",
         ("mask",),
         params=("count",),
-        infer=lambda mask, count: ((mask.ndim, count), np.dtype(np.int64)),
+        infer=of_kinds(
+            "mask_indices",
+            ("mask",),
+            "b",
+            lambda mask, count: ((mask.ndim, count), np.dtype(np.int64)),
+        ),
         kernel=Write(
             _mask_indices, lambda call: call.out.nbytes, form=forms.mask_indices
         ),

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _conventions as say
 from . import _forms_indexing as forms
 from ._axes import DOUBLE, HALF, SINGLE, need_real
 from ._batching import later, leading
@@ -150,6 +151,7 @@ register(
         vjp={"x": _extreme_x, "values": _extreme_values},
         jvp={"x": _extreme_x, "values": _extreme_push},
         batch=leading(axis=later),
+        kink=say.TIES,
     )
 )
 
@@ -247,5 +249,6 @@ register(
         vjp={"x": _multiply_pull},
         jvp={"x": _multiply_push},
         batch=leading(axis=later),
+        kink=say.FACTORS,
     )
 )

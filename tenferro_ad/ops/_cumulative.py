@@ -19,6 +19,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _conventions as say
 from . import _forms_scans as forms
 from ._axes import HALF, SINGLE, as_float, need_real
 from ._batching import later, leading
@@ -240,6 +241,7 @@ register(
         vjp={"x": _product_pull},
         jvp={"x": _product_push},
         batch=leading(axis=later),
+        kink=say.FACTORS,
     )
 )
 

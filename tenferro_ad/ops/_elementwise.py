@@ -12,14 +12,13 @@ Sources of the formulas: NIST Digital Library of Mathematical Functions, chapter
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
-from .._aval import Aval
-from ..errors import PUBLIC, DTypeError
+from ..errors import PUBLIC
+from . import _conventions as say
 from ._expr import ZERO, Expr, call, conj, const, scalar_fn, select, var
 from ._op import Op, register
-from ._scalar import INTEGER_CLOSED, elementwise
+from ._scalar import INTEGER_CLOSED, elementwise, of_kinds
 
 x, y, z, out, ct = (var(n) for n in ("x", "y", "z", "out", "ct"))
 _TWO_OVER_SQRT_PI: Final = 2.0 / math.sqrt(math.pi)
@@ -38,6 +37,7 @@ def _row(
     ints: bool = False,
     kinds: str = "",
     public: str = "",
+    kink: str = "",
 ) -> Op:
     derivs = tuple(
         None if e is None else (e if isinstance(e, Expr) else const(e)) for e in d
@@ -58,41 +58,13 @@ def _row(
     # `conj`, `real` and `imag` of a real operand simplify away; the row keeps them.
     expr = call(name, *(var(a, "c" if name in _PARTS else "r") for a in args))
     op = elementwise(name, expr, args, is_select=name == "select")
+    op.kink = kink
     if kinds:
-        op.infer = _of_kinds(name, args, kinds, op.infer)
+        op.infer = of_kinds(name, args, kinds, op.infer)
     return register(op)
 
 
 _PARTS: Final = ("conj", "real", "imag")
-
-
-def _of_kinds(
-    name: str, args: tuple[str, ...], kinds: str, infer: Callable[..., Any]
-) -> Callable[..., Any]:
-    """`infer`, refusing operands whose dtype kind is not among `kinds`."""
-
-    def checked(*ins: Aval) -> Any:
-        for arg, x in zip(args, ins, strict=True):
-            if x.dtype.kind not in kinds:
-                words = [_KINDS[k] for k in kinds]
-                raise DTypeError(
-                    operation=name,
-                    argument=arg,
-                    found=f"dtype {x.dtype}, where it takes {' or '.join(words)}",
-                    fix="convert it: `ta.astype(x, dtype)`",
-                )
-        return infer(*ins)
-
-    return checked
-
-
-_KINDS: Final = {
-    "b": "booleans",
-    "i": "integers",
-    "u": "unsigned integers",
-    "f": "floats",
-    "c": "complex numbers",
-}
 
 
 def _binary(name: str, *d: Derivative, **kw: Any) -> Op:
@@ -122,8 +94,9 @@ _binary(
     singular=True,
     ints=True,
     kinds="iufc",
+    kink=say.POWERS,
 )
-_binary("floor_divide", None, None, ints=True, kinds="iuf")
+_binary("floor_divide", None, None, ints=True, kinds="iuf", kink=say.STEPS)
 _binary(
     "remainder", 1.0, call("neg", call("floor_divide", x, y)), ints=True, kinds="iuf"
 )
@@ -136,7 +109,7 @@ _row("log", 1.0 / x, singular=True)
 _row("log1p", 1.0 / (x + 1.0), singular=True)
 _row("log2", 1.0 / (x * math.log(2.0)), singular=True)
 _row("log10", 1.0 / (x * math.log(10.0)), singular=True)
-_row("sqrt", 0.5 / out, singular=True)
+_row("sqrt", 0.5 / out, singular=True, kink=say.ROOT)
 _row("rsqrt", -0.5 * (out * out * out), singular=True)
 _row("cbrt", 1.0 / (3.0 * (out * out)), singular=True, kinds="biuf")
 _binary(
@@ -169,13 +142,20 @@ _binary(
     select(call("equal", out, 0.0), 0.0, y / out),
     singular=True,
     kinds="biuf",
+    kink=say.MAGNITUDE,
 )
 
 # ---- special functions and activations -----------------------------------------------
 _row("erf", _TWO_OVER_SQRT_PI * call("exp", call("neg", x * x)))
 _row("erfc", -_TWO_OVER_SQRT_PI * call("exp", call("neg", x * x)))
 _row("sigmoid", out * (1.0 - out), kinds="biuf")
-_row("relu", gate=(select(call("greater", x, 0.0), ct, 0.0),), ints=True, kinds="iuf")
+_row(
+    "relu",
+    gate=(select(call("greater", x, 0.0), ct, 0.0),),
+    ints=True,
+    kinds="iuf",
+    kink=say.HINGE,
+)
 _row("softplus", call("sigmoid", x), kinds="biuf")
 
 # ---- complex numbers -----------------------------------------------------------------
@@ -190,6 +170,7 @@ _row(
     pair=((conj(call("sign", var("x", "c"))) * 0.5, _s * 0.5),),
     result="r",
     ints=True,
+    kink=say.MAGNITUDE,
 )
 # d sign(z) = (dz - sign(z)^2 conj(dz)) / (2 |z|); zero at the kink.
 _inv_abs = select(call("equal", call("abs", x), 0.0), 0.0, 0.5 / call("abs", x))
@@ -199,6 +180,7 @@ _row(
     pair=((_inv_abs, call("neg", (out * out) * _inv_abs)),),
     ints=True,
     kinds="iufc",
+    kink=say.DIRECTION,
 )
 _row(
     "angle",
@@ -228,10 +210,11 @@ _row(
     gate=(None, select(x, ct, 0.0), select(x, 0.0, ct)),
     ints=True,
     public="where",
+    kink=say.SELECT,
 )
 _share_x = select(call("greater", x, y), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
 _share_y = select(call("greater", y, x), ct, select(call("equal", x, y), 0.5 * ct, 0.0))
-_binary("maximum", gate=(_share_x, _share_y), ints=True, kinds="biuf")
+_binary("maximum", gate=(_share_x, _share_y), ints=True, kinds="biuf", kink=say.TIES)
 _binary(
     "minimum",
     gate=(
@@ -240,6 +223,7 @@ _binary(
     ),
     ints=True,
     kinds="biuf",
+    kink=say.TIES,
 )
 # clip: slope 1 on the closed interval; a bound takes the slope only where it is active.
 _row(
@@ -258,22 +242,27 @@ _row(
     ),
     ints=True,
     kinds="iuf",
+    kink=say.CLIP,
 )
 
 # ---- locally constant ----------------------------------------------------------------
 for _name in ("floor", "ceil", "trunc"):
-    _row(_name, None, ints=True, kinds="iuf")
-_row("round", None, ints=True, kinds="iufc")
+    _row(_name, None, ints=True, kinds="iuf", kink=say.STEPS)
+_row("round", None, ints=True, kinds="iufc", kink=say.STEPS)
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     _binary(_name, None, None, ints=True, kinds="biu")
 for _name in ("left_shift", "right_shift"):
     _binary(_name, None, None, ints=True, kinds="iu", public=f"bitwise_{_name}")
 _row("bitwise_invert", None, ints=True, kinds="biu")
 _binary(
-    "copysign", call("copysign", 1.0, x) * call("copysign", 1.0, y), None, kinds="biuf"
+    "copysign",
+    call("copysign", 1.0, x) * call("copysign", 1.0, y),
+    None,
+    kinds="biuf",
+    kink=say.SIGN,
 )
 # One unit in the last place is locally constant: the slope is that of `x` itself.
-_binary("nextafter", 1.0, None, kinds="f")
+_binary("nextafter", 1.0, None, kinds="f", kink=say.NEIGHBOUR)
 
 # ---- products in which an exact zero absorbs (strong_zero) ---------------------------
 # szmul(a, b) is 0 where either factor is exactly 0, else a * b; szfactor(a, b) is its

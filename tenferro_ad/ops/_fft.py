@@ -21,6 +21,7 @@ from .._aval import Aval
 from ._batching import later, leading
 from ._op import Call, Evaluator, Library, Op, project, register
 from ._place import span
+from ._scalar import of_kinds
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[int, ...]
@@ -112,6 +113,10 @@ def _rfftn(call: Call, x: Array) -> Array:
     return scipy.fft.rfftn(x, axes=call.axes, norm=call.norm)  # type: ignore[no-any-return]
 
 
+def _rfftn_infer(x: Aval, axes: Axes, norm: str) -> tuple[Any, Any]:
+    return _with(x.shape, axes[-1], x.shape[axes[-1]] // 2 + 1), _complex(x)
+
+
 def _rfftn_pull(F: Evaluator, ct: Any, call: Call) -> Any:
     axes, x = call.axes, call.ins[0]
     n = x.shape[axes[-1]]
@@ -124,10 +129,7 @@ register(
         "rfftn",
         ("x",),
         params=("axes", "norm"),
-        infer=lambda x, axes, norm: (
-            _with(x.shape, axes[-1], x.shape[axes[-1]] // 2 + 1),
-            _complex(x),
-        ),
+        infer=of_kinds("rfftn", ("x",), "biuf", _rfftn_infer),
         kernel=Library(_rfftn, _scratch),
         vjp={"x": _rfftn_pull},
         jvp={"x": lambda F, t, call: F.rfftn(t, call.axes, call.norm)},

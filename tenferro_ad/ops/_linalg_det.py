@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from . import _conventions as say
 from ._batching import leading
 from ._cofactors import cofactors_along, det_of
 from ._lapack import Array, need_matrix
@@ -31,6 +32,11 @@ def _det(call: Call, outs: list[Array], ins: list[Array]) -> None:
     _, lu, rows = ins
     for i in np.ndindex(outs[0].shape):
         outs[0][i] = det_of(lu[i], rows[i])
+
+
+def _cofactors_infer(a: Aval, *others: Aval) -> tuple[Any, Any]:
+    need_matrix("det", a, square=True)
+    return a.shape, a.dtype
 
 
 def _cofactors(call: Call, outs: list[Array], ins: list[Array]) -> None:
@@ -71,6 +77,7 @@ register(
         vjp={"a": _det_back, **_CONSTANT},
         jvp={"a": _det_push, **_CONSTANT},
         batch=leading(),
+        kink=say.ADJUGATE,
     )
 )
 
@@ -118,7 +125,7 @@ def _moved(k: int) -> Op:
     return Op(
         name,
         ("a", *directions, "lu", "rows"),
-        infer=lambda a, *others: (a.shape, a.dtype),
+        infer=_cofactors_infer,
         kernel=Write(_cofactors, _scratch),
         vjp=rules[0],
         jvp=rules[1],

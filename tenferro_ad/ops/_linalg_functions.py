@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from .._aval import Aval, real_dtype
+from . import _conventions as say
 from . import _forms_reductions as forms
 from . import _lapack
 from ._axes import as_float, kept, reduced_shape
@@ -134,6 +135,7 @@ register(
         vjp={"x": _pinv_back},
         jvp={"x": _pinv_push},
         batch=leading(),
+        kink=say.RANK,
     )
 )
 
@@ -214,5 +216,6 @@ register(
         vjp={"x": _norm_back},
         jvp={"x": _norm_push},
         batch=leading(axes=later),
+        kink=say.MAGNITUDE,
     )
 )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from . import _conventions as say
 from . import _lapack
 from ._batching import leading
 from ._lapack import Array, need_matrix
@@ -110,6 +111,7 @@ register(
         vjp={"x": _factor_back},
         jvp={"x": _factor_push},
         batch=leading(),
+        kink=say.PIVOTS,
     )
 )
 

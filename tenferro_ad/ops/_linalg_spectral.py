@@ -21,6 +21,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import NoRuleError
+from . import _conventions as say
 from . import _lapack
 from ._batching import leading
 from ._lapack import Array, need_matrix
@@ -105,6 +106,7 @@ register(
         vjp={"x": _eigh_back},
         jvp={"x": _eigh_push},
         batch=leading(),
+        kink=say.SPECTRUM,
     )
 )
 
@@ -248,6 +250,7 @@ register(
         vjp={"x": _svd_back},
         jvp={"x": _svd_push},
         batch=leading(),
+        kink=say.SPECTRUM,
     )
 )
 

@@ -19,11 +19,10 @@ from .._aval import Aval
 from ..errors import DTypeError, IndexRangeError, ShapeError
 from . import _forms_reductions as forms
 from ._batching import later, leading
-from ._elementwise import _of_kinds
 from ._expr import call as fn
 from ._expr import var
 from ._op import Call, Evaluator, Op, Write, register
-from ._scalar import elementwise
+from ._scalar import elementwise, of_kinds
 
 Array = np.ndarray[Any, Any]
 
@@ -35,10 +34,8 @@ for _name, _expr in {
     "gelu_tanh": 0.5 * _x * (fn("tanh", _cubic) + 1.0),
     "silu": _x * fn("sigmoid", _x),
 }.items():
-    _made = elementwise(_name, _expr, ("x",))
-    if _name == "silu":
-        _made.infer = _of_kinds(_name, ("x",), "biuf", _made.infer)
-    register(_made)
+    _op = register(elementwise(_name, _expr, ("x",)))
+    _op.infer = of_kinds(_name, ("x",), "biuf", _op.infer)
 
 
 # ---- cross-entropy -------------------------------------------------------------------
@@ -159,7 +156,12 @@ register(
         "cross_entropy_input",
         ("ct", "x", "target"),
         params=("axis",),
-        infer=lambda ct, x, target, axis: (x.shape, x.dtype),
+        infer=of_kinds(
+            "cross_entropy_input",
+            ("ct", "x"),
+            "f",
+            lambda ct, x, target, axis: (x.shape, x.dtype),
+        ),
         kernel=Write(
             _cross_entropy_input,
             lambda call: 2 * _rows(call),

@@ -132,6 +132,7 @@ class Op:
         "joint_strong",
         "jvp",
         "kernel",
+        "kink",
         "many_outs",
         "name",
         "outs",
@@ -164,6 +165,7 @@ class Op:
         many_outs: bool = False,
         is_select: bool = False,
         short: Callable[[Call, str], Any] | None = None,
+        kink: str = "",
     ) -> None:
         self.name = name
         self.args = tuple(args)
@@ -195,6 +197,8 @@ class Op:
         # `short(call, arg)`: where an argument's rule is a single operation with
         # nothing to adjust, its name, operands ("ct" or saved names) and parameters.
         self.short = short
+        # Where the derivative is a convention, and which (`_conventions`).
+        self.kink = kink
         self.plans: dict[Any, Any] = {}
 
     def __repr__(self) -> str:

@@ -20,9 +20,11 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from . import _conventions as say
 from . import _forms_products as forms
 from ._batching import leading, longer
 from ._op import Call, Evaluator, Op, Write, register
+from ._scalar import of_kinds
 from ._windows import Array, Ints, buffers
 
 Index = tuple[Any, ...]
@@ -253,6 +255,7 @@ register(
         vjp={"x": _max_input},
         jvp={"x": _max_pick},
         batch=leading(),
+        kink=say.TIES,
     )
 )
 register(
@@ -260,7 +263,12 @@ register(
         "max_pool_input",
         ("y", "x", "top"),
         params=_WINDOW,
-        infer=lambda y, x, top, *window: (x.shape, y.dtype),
+        infer=of_kinds(
+            "max_pool_input",
+            ("y", "x", "top"),
+            "f",
+            lambda y, x, top, *window: (x.shape, y.dtype),
+        ),
         kernel=Write(_max_pool_input, _masks, form=forms.max_pool_input),
         vjp={"y": _max_pick, "x": _constant, "top": _constant},
         jvp={"y": _max_input, "x": _constant, "top": _constant},
@@ -272,7 +280,12 @@ register(
         "max_pool_pick",
         ("t", "x", "top"),
         params=_WINDOW,
-        infer=lambda t, x, top, *window: (top.shape, t.dtype),
+        infer=of_kinds(
+            "max_pool_pick",
+            ("t", "x", "top"),
+            "f",
+            lambda t, x, top, *window: (top.shape, t.dtype),
+        ),
         kernel=Write(_max_pool_pick, _masks, form=forms.max_pool_pick),
         vjp={"t": _max_input, "x": _constant, "top": _constant},
         jvp={"t": _max_pick, "x": _constant, "top": _constant},

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval
+from . import _conventions as say
 from . import _counting, _statistics
 from . import _forms_arrays as arrays
 from . import _forms_reductions as forms
@@ -201,6 +202,7 @@ def _extremum(name: str, ufunc: Any) -> None:
             vjp={"x": _extremum_back},
             jvp={"x": _extremum_push},
             batch=leading(axes=later),
+            kink=say.NANS,
         )
     )
 
@@ -354,5 +356,6 @@ register(
         vjp={"x": _prod_back},
         jvp={"x": _prod_push},
         batch=leading(axes=later),
+        kink=say.FACTORS,
     )
 )

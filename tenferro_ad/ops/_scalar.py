@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from .._aval import Aval
-from ..errors import InternalError
+from ..errors import DTypeError, InternalError
 from ._batching import aligned
 from ._call import Applied, ArgRule, Call, Rule
 from ._evaluator import Evaluator, expand, project
@@ -112,6 +112,36 @@ class ElementwiseOp(Op):
             return (), lambda F, t: expand(F, t, out)
         reads = tuple(self.position(n, i) for n in fused.args[1:])
         return reads, lambda F, t, *read: expand(F, F[fused](t, *read), out)
+
+
+def of_kinds(
+    name: str, args: Sequence[str], kinds: str, infer: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`infer`, refusing operands whose dtype kind is not among `kinds`; parameters may
+    follow the operands."""
+
+    def checked(*given: Any) -> Any:
+        for arg, x in zip(args, given, strict=False):
+            if x.dtype.kind not in kinds:
+                words = [_KINDS[k] for k in kinds]
+                raise DTypeError(
+                    operation=name,
+                    argument=arg,
+                    found=f"dtype {x.dtype}, where it takes {' or '.join(words)}",
+                    fix="convert it: `ta.astype(x, dtype)`",
+                )
+        return infer(*given)
+
+    return checked
+
+
+_KINDS: Final = {
+    "b": "booleans",
+    "i": "integers",
+    "u": "unsigned integers",
+    "f": "floats",
+    "c": "complex numbers",
+}
 
 
 def _no_dependence(F: Evaluator, ct: Any, *saved: Any) -> None:

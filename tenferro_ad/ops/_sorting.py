@@ -14,6 +14,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import ShapeError
+from . import _conventions as say
 from . import _forms_indexing as forms
 from ._batching import later, leading, whole
 from ._op import Call, Evaluator, Op, Write, register
@@ -62,6 +63,7 @@ register(
         vjp={"x": _sort_pull},
         jvp={"x": _sort_push},
         batch=leading(axis=later),
+        kink=say.ORDER,
     )
 )
 

@@ -18,10 +18,10 @@ import math
 from typing import Any, Final
 
 from ._call import ArgRule, Call, Rule
-from ._elementwise import _of_kinds, _row, out, x, y, z
+from ._elementwise import _row, out, x, y, z
 from ._expr import Expr, call, const, scalar_fn, select, var
 from ._op import Op, register
-from ._scalar import ElementwiseOp, elementwise
+from ._scalar import ElementwiseOp, elementwise, of_kinds
 
 __all__ = ["polygamma"]
 
@@ -59,7 +59,7 @@ def _partly(
     partials = tuple(_NO_SLOPE if a in without else next(known) for a in args)
     scalar_fn(name, len(args), d=partials, singular=True)
     plain = elementwise(name, call(name, *map(var, args)), args)
-    infer: Any = _of_kinds(name, args, _REAL, plain.infer)
+    infer: Any = of_kinds(name, args, _REAL, plain.infer)
     row = PartlyOp(name, args, infer=infer, kernel=plain.kernel)
     row.without = without
     register(row)
@@ -171,7 +171,7 @@ def polygamma(n: int) -> Op:
             factor = (-1.0) ** (n + 1) * math.gamma(n + 1.0)
             expr = factor * call("zeta", n + 1.0, x)
         made = elementwise(f"polygamma{n}", expr, ("x",))
-        made.infer = _of_kinds(made.name, ("x",), _REAL, made.infer)
+        made.infer = of_kinds(made.name, ("x",), _REAL, made.infer)
         found = _polygammas[n] = made
     return found
 

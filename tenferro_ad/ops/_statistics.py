@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._aval import Aval, real_dtype
+from . import _conventions as say
 from . import _forms_reductions as forms
 from ._axes import (
     DOUBLE,
@@ -161,6 +162,7 @@ register(
         vjp={"x": _std_back},
         jvp={"x": _std_push},
         batch=leading(axes=later),
+        kink=say.MAGNITUDE,
     )
 )
 

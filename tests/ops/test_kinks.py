@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tenferro_ad as ta
-from tests.reference.kinks import KINKS, Kink, point_of, slope_of
+from tenferro_ad.ops import OPS
+from tests.reference.kinks import KINKS, SHOWN, Kink, point_of, slope_of
 
 each_kink = pytest.mark.parametrize("kink", KINKS, ids=lambda kink: kink.name)
 
@@ -53,6 +55,52 @@ def test_windows_share_ties() -> None:
     x = np.array([[[[1.0, 2.0, 2.0, 0.0]]]])
     g = ta.grad(lambda v: ta.sum(ta.max_pool2d(v, (1, 4))))(ta.asarray(x))
     assert np.asarray(g).tolist() == [[[[0.0, 0.5, 0.5, 0.0]]]]
+
+
+def test_places_share_ties() -> None:
+    x, at = ta.asarray([1.0, 3.0]), ta.asarray([0, 0, 1])
+    source = ta.asarray([1.0, 0.0, 3.0])
+    f = lambda x, s: ta.sum(ta.scatter(x, at, s, reduce="max"))
+    gx, gs = ta.grad(f, (0, 1))(x, source)
+    assert np.asarray(gx).tolist() == [0.5, 0.5]
+    assert np.asarray(gs).tolist() == [0.5, 0.0, 0.5]
+
+
+def test_places_multiply_their_others() -> None:
+    f = lambda x: ta.sum(ta.segment_prod(x, [0, 0, 1], num_segments=2))
+    assert np.asarray(ta.grad(f)(np.array([0.0, 5.0, 0.0]))).tolist() == [5.0, 0.0, 1.0]
+
+
+def test_a_floored_quotient_is_locally_constant() -> None:
+    f = lambda x, y: ta.sum(ta.floor_divide(x, y))
+    for x, y in ((4.0, 2.0), (4.5, 2.0)):
+        assert [g.item() for g in ta.grad(f, (0, 1))(np.array(x), np.array(y))] == [
+            0,
+            0,
+        ]
+
+
+def test_the_next_number_follows_its_neighbour() -> None:
+    f = lambda x, y: ta.sum(ta.nextafter(x, y))
+    for x, y in ((1.0, 2.0), (1.0, 1.0), (0.0, -1.0)):
+        assert [g.item() for g in ta.grad(f, (0, 1))(np.array(x), np.array(y))] == [
+            1,
+            0,
+        ]
+
+
+def test_a_hinge_has_slope_zero() -> None:
+    g = ta.grad(lambda x: ta.sum(ta.relu(x)))(np.array([-1.0, 0.0, 2.0]))
+    assert np.asarray(g).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_every_convention_of_a_row_is_shown_at_a_point() -> None:
+    declared = {name for name, op in OPS.items() if op.kink}
+    assert declared == {k.row for k in KINKS} | set(SHOWN)
+    for place in SHOWN.values():
+        file, name = place.split("::")
+        text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in text
 
 
 def test_the_table_says_each_thing_once() -> None:

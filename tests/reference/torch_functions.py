@@ -673,6 +673,8 @@ class Namespace:
     flip = staticmethod(lambda x: torch.flip(x, tuple(range(x.ndim))))
     take = staticmethod(lambda x, at, axis: x.index_select(axis, at))
     sign = staticmethod(torch.sgn)
+    sort = staticmethod(lambda x: torch.sort(x, stable=True).values)
+    cumulative_prod = staticmethod(lambda x: torch.cumprod(x, 0))
 
     @staticmethod
     def max(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
