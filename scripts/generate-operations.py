@@ -57,7 +57,7 @@ KINDS = {
 PRINTERS = {
     "opencl": ("OpenCLPrinter", frozenset({"f64"})),
     "webgpu": ("WgslPrinter", frozenset({"f16", "f64", "i64"})),
-    "cuda": ("CudaPrinter", frozenset()),
+    "cuda": ("CudaPrinter", frozenset({"f64"})),
 }
 
 
