@@ -6,8 +6,8 @@ Chains of 200 small operations in float64, forward and backward: 16 elements (mu
 tanh, mul) and 4x4 matrices (matmul, tanh); microseconds for one operation. And a whole
 training step (loss, gradients, gradient descent) of a network 784-256-256-10 on a batch
 of 128 in float64; milliseconds for one step. Engines take turns within every
-repetition, so that a busy machine disturbs all of them alike; figures are medians over
-the repetitions. One thread.
+repetition, so that a busy machine disturbs all of them alike; a turn is a few steps in
+a row, as in training. Figures are medians over the repetitions. One thread.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import numpy as np
 import tenferro_ad as ta
 
 LENGTH = 200
+IN_A_ROW = 5
 SIZES, BATCH, RATE = (784, 256, 256, 10), 128, 0.01
 
 Run = Callable[[], object]
@@ -225,7 +226,7 @@ TARGETS = {
 
 
 def measure(engines: dict[str, Callable[[], Run]], repeats: int) -> dict[str, float]:
-    """Median seconds of each engine that starts, taking turns."""
+    """Median seconds of a run of each engine that starts, taking turns."""
     runs: dict[str, Run] = {}
     for name, make in engines.items():
         try:
@@ -242,8 +243,9 @@ def measure(engines: dict[str, Callable[[], Run]], repeats: int) -> dict[str, fl
     for _ in range(repeats):
         for name, run in runs.items():
             begun = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - begun)
+            for _ in range(IN_A_ROW):
+                run()
+            times[name].append((time.perf_counter() - begun) / IN_A_ROW)
     return {name: statistics.median(t) for name, t in times.items()}
 
 

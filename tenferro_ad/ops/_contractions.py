@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import blas
 
 from .._aval import Aval, aval_of
 from ..errors import ShapeError
@@ -115,6 +116,23 @@ def _dot(form: str) -> Any:
     return source
 
 
+def _gemm(turned_x: int, turned_y: int) -> Any:
+    """The product of real matrices, as BLAS adds it to a target in one pass.
+
+    BLAS counts columns first, so it gets the transposes, which are views, in the other
+    order: t^T = y^T x^T for t = x y. It writes row-major targets without a copy.
+    """
+    source = f"{{f}}(1.0, {{1}}.T, {{0}}.T, 1.0, {{t}}.T, {turned_y}, {turned_x}, 1)"
+
+    def added(call: Call) -> tuple[str, Any] | None:
+        x, y = call.ins
+        gemm = {"f": blas.sgemm, "d": blas.dgemm}.get(x.dtype.char)
+        plain = x.ndim == y.ndim == 2 and x.dtype == y.dtype and x.size and y.size
+        return (source, gemm) if plain and gemm is not None else None
+
+    return added
+
+
 def _lifted(F: Evaluator, ct: Any, call: Call) -> Any:
     """The cotangent with the axes that 1-d operands lost."""
     x, y = call.ins
@@ -211,6 +229,7 @@ register(
             _matmul,
             _scratch(None),
             source=_dot("{0}.dot({1})"),
+            added=_gemm(0, 0),
             layout_nbytes=_layout,
             form=forms.matmul(),
         ),
@@ -234,6 +253,7 @@ register(
             _matmul_nt,
             _scratch(1),
             source=_dot("{0}.dot({1}.T)"),
+            added=_gemm(0, 1),
             layout_nbytes=_layout,
             form=forms.matmul(turned=1),
         ),
@@ -258,6 +278,7 @@ register(
             _matmul_tn,
             _scratch(0),
             source=_dot("{0}.T.dot({1})"),
+            added=_gemm(1, 0),
             layout_nbytes=_layout,
             form=forms.matmul(turned=0),
         ),

@@ -58,8 +58,10 @@ class Write:
     index out of range) before anything is allocated. `add(call, target, ins)` adds the
     only output to an array, for kernels that need not visit all of it. `source(call)`
     gives the kernel as one NumPy call over `{0}`, `{1}` that also takes the output as
-    its last argument, or None where it is more than that. `layout_nbytes(*arrays)` is
-    the further workspace for operands whose strides its library cannot read.
+    its last argument, or None where it is more than that. `added(call)` gives the call
+    that adds the output to `{t}`, and its function `{f}`, for row-major operands and
+    targets; or None. `layout_nbytes(*arrays)` is the further workspace for operands
+    whose strides its library cannot read.
     `form(k, call)` describes the kernel for devices (`_form`); calls of LAPACK have
     none.
     """
@@ -69,6 +71,7 @@ class Write:
     check: Callable[..., None] | None = None
     add: Callable[..., None] | None = None
     source: Callable[[Any], str | None] = field(default=lambda call: None)
+    added: Callable[[Any], tuple[str, Any] | None] = field(default=lambda call: None)
     layout_nbytes: Callable[..., int] | None = None
     form: Form | None = None
 

@@ -49,6 +49,9 @@ class Step:
         plan: of the application.
         registers: variables (beyond the program's) of the kernel's scratch.
         copies: a view that strides cannot express: an explicit duplicate.
+        added: the call that adds the result to memory, and its function, if the kernel
+            has one for these layouts (see `Write.added`).
+        layout_nbytes: workspace for the strides of the operands.
         bodies: of a loop or a branch; `layouts` of its operands.
     """
 
@@ -57,6 +60,8 @@ class Step:
     plan: Any
     registers: tuple[int, ...] = ()
     copies: bool = False
+    added: tuple[str, Any] | None = None
+    layout_nbytes: int = 0
     bodies: tuple[Nested, ...] = ()
     layouts: tuple[Array, ...] = ()
 

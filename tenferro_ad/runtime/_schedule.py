@@ -29,6 +29,7 @@ from ..ops import (
     Program,
     Region,
     View,
+    Write,
     inlined,
     last_uses,
     may_alias,
@@ -173,7 +174,15 @@ class _Work:
             step.layouts = tuple([self._layout(v) for v in eq.ins])
             self._add_bodies(step)
         else:
-            step.registers = self._registers(number, eq, plan)
+            layouts = [self._layout(v) for v in eq.operands]
+            if plan.layout is not None:
+                step.layout_nbytes = plan.layout(*layouts)
+            if eq.mode == "into" and isinstance(kernel, Write):
+                target = self._layout(eq.ins[0])
+                if all(x.flags.c_contiguous for x in (*layouts, target)):
+                    step.added = kernel.added(call)
+            if step.added is None:
+                step.registers = self._registers(number, eq, plan)
         return step
 
     def _views(self, eq: Equation, kernel: View) -> bool:

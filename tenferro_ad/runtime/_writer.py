@@ -274,19 +274,19 @@ class Writer:
         if kernel.check is not None:
             check, call = self._name("check", kernel.check), self._name("call", eq.call)
             self.lines.append(f"{check}({call}, [{', '.join(operands)}])")
+        if step.added is not None:
+            source, fn = step.added
+            name, out = self._name("add", fn), self.v(eq.outs[0])
+            self.lines.append(source.format(*operands, f=name, t=out))
+            return
         if eq.mode == "into" and (kernel.add is not None or not step.registers):
             self._add_large(step)
             return
         outs = [self.v(v) for v in eq.outs]
         if eq.mode == "into":
             outs = [self.v(step.registers[0])]
-        self.scratch = max(self.scratch, plan.scratch_nbytes)
-        if plan.layout is not None:
-            layout = self._name("layout", plan.layout)
-            needed = f"{plan.scratch_nbytes} + {layout}({', '.join(operands)})"
-            self.lines.append(
-                f"if not state.is_plain: state.account.use_workspace({needed})"
-            )
+        needed = plan.scratch_nbytes + step.layout_nbytes
+        self.scratch = max(self.scratch, needed)
         if plan.source is not None:
             value = plan.source.format(*operands).removesuffix(")")
             self.lines.append(f"{value}, {outs[0]})")
