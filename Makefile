@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: demo operations test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
+.PHONY: docs demo operations test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -61,6 +61,10 @@ registry: .venv/.test
 	python scripts/run-storage-ownership-contracts.py --receipt-out $(RECEIPT) $(BASE)
 	python scripts/check-storage-ownership-contracts.py --receipt $(RECEIPT) $(BASE)
 
+# The site: build/docs/index.html. A warning is a failure.
+docs: .venv/.docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
 lint: .venv/.test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -97,6 +101,11 @@ clean:
 .venv/.bench: pyproject.toml .venv/.made
 	@echo "Installing tenferro_ad with [reference,examples] into .venv (PyTorch is large)"
 	@$(PIP) install --editable '.[reference,examples]'
+	@touch .venv/.demo $@
+
+.venv/.docs: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [docs,examples] into .venv"
+	@$(PIP) install --editable '.[docs,examples]'
 	@touch .venv/.demo $@
 
 # An environment that was moved, or whose interpreter went away, is made again.

@@ -61,7 +61,7 @@ def vmap(
         NoRuleError: an operation has no batching rule; names it.
 
     Cost: as many operations as one example, each on all of them; what examples share is
-    computed once. Moving axes are views; no copies.
+        computed once. Moving axes are views; no copies.
     """
     need_callable("vmap", f)
 
