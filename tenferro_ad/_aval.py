@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol, final
 
 import numpy as np
 
+from .errors import DTypeError, ShapeError
+
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
 
@@ -46,6 +48,17 @@ class Aval:
             and self.dtype == other.dtype
             and self.device is other.device
         )
+
+
+def mismatch(given: Any, wanted: Any, **facts: Any) -> ShapeError | DTypeError:
+    """The error for a value of another shape or dtype than is wanted.
+
+    Args:
+        given, wanted: avals, or anything else with a shape and a dtype.
+        facts: the fields of the error.
+    """
+    kind = ShapeError if given.shape != wanted.shape else DTypeError
+    return kind(**facts)
 
 
 _LIMIT: Final = 65_536

@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
     ),
     "the shape of a cotangent": (
         lambda s: s.tape.backward(s.y, cotangent=s.c), ShapeError, "backward",
-        "cotangent", "(2, 5)",
+        "cotangent", "float64[2, 5]",
     ),
     "the dtype of a cotangent": (
         lambda s: s.tape.backward(s.y, cotangent=ta.astype(s.y_like(), ta.float32)),
@@ -445,8 +445,8 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             " on a new `ta.Tape()`."
         ),
         "the shape of a cotangent": (
-            "`backward` refused `cotangent`: found shape (2, 5) for a value of "
-            "shape (3, 4). Give the cotangent the shape of the value."
+            "`backward` refused `cotangent`: found float64[2, 5] for a value "
+            "float64[3, 4]. Give the cotangent the shape and dtype of the value."
         ),
         "a slot of another group": (
             "`view` refused `slot`: slot 0 belongs to another group. Use a slot "

@@ -125,13 +125,6 @@ class FakeProvider(AsynchronousDevice):
         with self._lock:
             return {kind: n for kind, n in self.out.items() if n}
 
-    def wait_pending(self, count: int = 1, timeout: float = 30.0) -> list[FakeEvent]:
-        """Wait until at least `count` events are pending, and return them."""
-        deadline = time.monotonic() + timeout
-        if not self._queue.wait(lambda: len(self.pending) >= count, deadline):
-            raise TimeoutError(f"{len(self.pending)} of {count} events are pending")
-        return list(self.pending)
-
     def complete(self) -> None:
         """Complete everything that is pending."""
         for event in self.pending:

@@ -12,8 +12,8 @@ from typing import Any, Final, final
 import numpy as np
 import optree
 
-from .._aval import Aval
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from .._aval import Aval, mismatch
+from ..errors import InvalidArgumentError
 from ..ops import Program
 from ..runtime import default_device
 from ._dispatch import HANDLES
@@ -112,8 +112,9 @@ class Carry:
         """
         for name, aval, known in zip(self.names, avals, self.avals, strict=True):
             if not aval.same(known):
-                kind = ShapeError if aval.shape != known.shape else DTypeError
-                raise kind(
+                raise mismatch(
+                    aval,
+                    known,
                     operation=operation,
                     argument=argument,
                     found=f"{aval!r} for `{name}`, which is {known!r} before the step",

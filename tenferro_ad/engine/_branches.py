@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import Program, body_of, branched
@@ -235,8 +236,9 @@ def _check_alike(operation: str, names: list[str], made: list[Traced]) -> None:
             )
         for path, a, b in zip(paths, program.out_avals, other.out_avals, strict=True):
             if not a.same(b):
-                kind = ShapeError if a.shape != b.shape else DTypeError
-                raise kind(
+                raise mismatch(
+                    b,
+                    a,
                     operation=operation,
                     argument=name,
                     found=f"{b!r} for `{path}`, where `{names[0]}` gives {a!r}",

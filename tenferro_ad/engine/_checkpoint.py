@@ -69,7 +69,7 @@ class RegionRecord:
         if found is None:
             found = self.program.variable(record.aval)
             self.program.inputs.append(found)
-            self.inputs.append((value_at(record, chain, bare=False), record, chain))
+            self.inputs.append((value_at(record, chain), record, chain))
             self.known[id(record)] = found
         return found
 
@@ -301,7 +301,7 @@ def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> A
             out_records,
         )
         for r in out_records:
-            r.tokens.append(None)
+            hold(r)
         made = dict(zip(produced, handles(out_records, chains), strict=True))
     final: list[Any] = []
     for y, v in zip(outs, at, strict=True):

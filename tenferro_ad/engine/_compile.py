@@ -21,8 +21,9 @@ from ..runtime import (
     strides_of,
 )
 from ..storage import ValueRecord, land
+from ..tape import hold
 from ._dispatch import HANDLES
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._make import device_in, tensors
 from ._pytrees import flatten, need_callable
 from ._trace import aval_like, merged, traced
@@ -228,9 +229,9 @@ def handles_on(
     made = []
     for r in found:
         if id(r) in seen:
-            r.tokens.append(None)
+            hold(r)
         seen.add(id(r))
-        made.append(EagerTensor(r, None, -1, None))
+        made.append(constant(r))
     return made
 
 

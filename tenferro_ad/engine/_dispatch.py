@@ -78,11 +78,9 @@ def _chains(level: Any, op: Op, operands: tuple[EagerTensor, ...]) -> list[Chain
     ]
 
 
-def value_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
-    """A value as an outer level sees it: a held record, or a handle with its links."""
-    if bare:
-        return hold(record)
-    record.tokens.append(None)
+def value_at(record: ValueRecord, chain: Chain) -> EagerTensor:
+    """A value as an outer level sees it: one more handle, with its links."""
+    hold(record)
     if chain is None:
         return EagerTensor(record, None, -1, None)
     link, node, outer = chain
@@ -237,7 +235,7 @@ def inside(state: State, x: EagerTensor, operation: str) -> EagerTensor:
     symbolic = trace.capture(
         record,
         None if rest is None else (id(rest[0]), rest[1]),
-        lambda: value_at(record, rest, bare=False),
+        lambda: value_at(record, rest),
     )
     symbolic.tokens.append(None)
     while chain is not None and type(chain[0]) is not Leaf:

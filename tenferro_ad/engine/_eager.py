@@ -390,6 +390,11 @@ class EagerTensor(Operators):
         )
 
 
+def constant(record: ValueRecord) -> EagerTensor:
+    """The handle of a value without history; it takes the caller's hold over."""
+    return EagerTensor(record, None, -1, None)
+
+
 def _extract_error(refusal: ExtractError | BorrowConflictError) -> ExtractError:
     """The group's refusal; an open borrow of it is one too."""
     if isinstance(refusal, ExtractError):

@@ -7,11 +7,13 @@ from typing import Any
 
 import optree
 
+from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..tape import hold
 from ._dispatch import chain_of, enter_level, leave_level, living, value_at
-from ._eager import EagerTensor
-from ._levels import ForwardLevel, ForwardRecord, handle_at
+from ._eager import EagerTensor, constant
+from ._levels import ForwardLevel, ForwardRecord
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable, relinked, tensors_of, zeros_for
 from ._transforms import grad
@@ -69,14 +71,16 @@ def jvp(
         linked = []
         for x, t in zip(xs, [as_tensor(t) for t in ts], strict=True):
             if x.shape != t.shape or x.dtype != t.dtype:
-                kind = ShapeError if x.shape != t.shape else DTypeError
-                raise kind(
+                raise mismatch(
+                    t,
+                    x,
                     operation="jvp",
                     argument=f"tangent {n}",
                     found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
                     fix="give the tangent the shape and dtype of the primal",
                 )
-            node = core.seed(handle_at(t._record, chain_of(t), bare=bare))
+            seed: Any = t._record if bare else value_at(t._record, chain_of(t))
+            node = core.seed(seed)
             linked.append(relinked(x, core, node))
         trees.append(optree.tree_unflatten(treedef, linked))
         del linked
@@ -94,15 +98,15 @@ def jvp(
         chain = living(chain_of(y), "jvp", "f")
         if chain is not None and chain[0] is core:
             t = core.tangents[chain[1]]
-            values.append(value_at(y._record, chain[2], bare=False))
+            values.append(value_at(y._record, chain[2]))
             if type(t) is EagerTensor:
                 pushed.append(t)
             else:
-                t.tokens.append(None)
-                pushed.append(EagerTensor(t, None, -1, None))
+                hold(t)
+                pushed.append(constant(t))
                 t.tokens.pop()
         else:
-            values.append(value_at(y._record, chain, bare=False))
+            values.append(value_at(y._record, chain))
             pushed.append(zeros_for(y))
     del outs, y
     core.close()

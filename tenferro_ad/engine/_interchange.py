@@ -18,7 +18,7 @@ from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError
 from ..runtime import host_aval
 from ..storage import duplicate, transfer
 from ._dispatch import HANDLES
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 
 HOST: Final = (1, 0)
 """DLPack's name of host memory: `kDLCPU`, device 0."""
@@ -55,7 +55,7 @@ def from_dlpack(
             fix="pass `copy=None`, or use `ta.unsafe.from_dlpack` and keep its duties",
         )
     record = transfer(array, host_aval(array, device), "from_dlpack")
-    return EagerTensor(record, None, -1, None)
+    return constant(record)
 
 
 def host_array_of(x: Any, operation: str) -> np.ndarray[Any, Any]:

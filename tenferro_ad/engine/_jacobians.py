@@ -24,7 +24,7 @@ from ..errors import DTypeError, InvalidArgumentError
 from ..ops import OPS, moved, span
 from ..runtime import DIRECT, BatchEvaluator, plan_of
 from ._dispatch import HANDLES
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._linear import LinearMap
 from ._make import as_tensor
 from ._pytrees import args_of, flatten, need_callable
@@ -357,7 +357,7 @@ class _Rows:
             return
         if not self.parts:
             whole = DIRECT[OPS["full"]]((self.n, *shape), part.dtype, 0, part.device)
-            self.parts.append(EagerTensor(whole, None, -1, None))
+            self.parts.append(constant(whole))
         target = self.parts[0]._record
         key = (span(self.at, size, 1), *[span(0, d, 1) for d in shape])
         call = plan_of(OPS["place"], (part.aval,), (target.aval.shape, key, 0)).call

@@ -13,13 +13,8 @@ from .._ledger import STATE
 from ..ops import Call
 from ..runtime import direct
 from ..storage import ValueRecord
-from ..tape import TapeRecord
+from ..tape import TapeRecord, hold
 from ._dispatch import HANDLES, Chain, open_level, value_at
-
-
-def handle_at(record: ValueRecord, chain: Chain, *, bare: bool) -> Any:
-    """A value as the level outside computes with it: a record if there is no level."""
-    return record if bare else value_at(record, chain, bare=False)
 
 
 class ReverseLevel:
@@ -53,15 +48,14 @@ class ReverseLevel:
             if n >= 0:
                 mask |= 1 << i
         spec = call.spec(mask)
-        bare = self.outer is None
-        saved = tuple(
-            [
-                value_at(outs[~s], above[~s], bare=bare)
-                if s < 0
-                else value_at(records[s], chains[s], bare=bare)
-                for s in spec.saves
-            ]
-        )
+        kept = [
+            (outs[~s], above[~s]) if s < 0 else (records[s], chains[s])
+            for s in spec.saves
+        ]
+        if self.outer is None:
+            saved: Any = tuple([hold(r) for r, _ in kept])
+        else:
+            saved = tuple([value_at(r, c) for r, c in kept])
         if call.is_select:
             core.has_select = True
         first = core.append(spec, tuple([nodes[i] for i in spec.tracked]), saved)
@@ -132,10 +126,11 @@ class ForwardLevel:
         above: list[Chain],
     ) -> list[int]:
         bare = self.outer is None
-        values = [
-            handle_at(r, c, bare=bare) for r, c in zip(records, chains, strict=True)
-        ]
-        values += [handle_at(r, c, bare=bare) for r, c in zip(outs, above, strict=True)]
+        values: list[Any] = [*records, *outs]
+        if not bare:
+            values = [
+                value_at(r, c) for r, c in zip(values, [*chains, *above], strict=True)
+            ]
         tangents = [None if n < 0 else self.core.tangents[n] for n in nodes]
         state = STATE.get()
         outer = open_level(self.outer)

@@ -111,7 +111,7 @@ class LinearLevel:
         for r in call.push_reads([i for i, node in enumerate(nodes) if node >= 0]):
             at = r if r >= 0 else n + ~r
             record, chain = (records[r], chains[r]) if r >= 0 else (outs[~r], above[~r])
-            values[at] = value_at(record, chain, bare=False)
+            values[at] = value_at(record, chain)
         made = [core.node() if a.dtype.kind in "fc" else -1 for a in call.outs]
         core.steps.append(Step(call, list(nodes), made, values))
         core.has_select = core.has_select or call.is_select
@@ -165,7 +165,7 @@ class LinearMap:
             mine = chain is not None and chain[0] is core
             self.out_nodes.append(chain[1] if mine else -1)
             outside = chain[2] if mine else chain
-            self.values.append(value_at(y._record, outside, bare=False))
+            self.values.append(value_at(y._record, outside))
         del outs, y
         core.live = None
         self.steps = _needed(core.steps, self.out_nodes)

@@ -8,7 +8,8 @@ from typing import Any
 
 import optree
 
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from .._aval import mismatch
+from ..errors import InvalidArgumentError, ShapeError
 from ..ops import evaluate
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -88,8 +89,9 @@ def fitting(
     tensors = [as_tensor(x) for x in leaves]
     for t, x in zip(tensors, like, strict=True):
         if t.shape != x.shape or t.dtype != x.dtype:
-            kind = ShapeError if t.shape != x.shape else DTypeError
-            raise kind(
+            raise mismatch(
+                t,
+                x,
                 operation=operation,
                 argument=argument,
                 found=f"{t.dtype}{list(t.shape)} where {x.dtype}{list(x.shape)} fits",

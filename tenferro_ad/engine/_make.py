@@ -17,9 +17,9 @@ from ..errors import (
 from ..ops import TO_DEVICE
 from ..runtime import device_of, host_aval
 from ..storage import Tensor, TensorView, TensorViewMut, record_of, transfer
-from ..tape import Leaf
+from ..tape import Leaf, hold
 from ._dispatch import HANDLES
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._numbers import dtype_of, need_parts
 
 
@@ -68,9 +68,7 @@ def asarray(
             found="`copy=False` for memory that somebody else may write",
             fix="pass `copy=None`, or use `ta.unsafe.import_array` and keep its duties",
         )
-    return EagerTensor(
-        transfer(array, host_aval(array, device), "asarray"), None, -1, None
-    )
+    return constant(transfer(array, host_aval(array, device), "asarray"))
 
 
 def _as_asked(
@@ -167,9 +165,7 @@ def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
 
 def _moved(tensor: Tensor) -> EagerTensor:
     shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
-    return EagerTensor(
-        record_of(tensor, aval_of(shape, dtype, device), "asarray"), None, -1, None
-    )
+    return constant(record_of(tensor, aval_of(shape, dtype, device), "asarray"))
 
 
 def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
@@ -202,7 +198,6 @@ def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
         )
     record = value._record
     if value is x:
-        record.tokens.append(None)
-        return EagerTensor(record, Leaf(), -1, None)
+        return EagerTensor(hold(record), Leaf(), -1, None)
     value._link = Leaf()
     return value

@@ -26,7 +26,7 @@ class MixedEvaluator(HandleEvaluator):
 
 
 def _dressed(x: Any) -> Any:
-    return value_at(x, None, bare=False) if type(x) is ValueRecord else x
+    return value_at(x, None) if type(x) is ValueRecord else x
 
 
 MIXED: Final = MixedEvaluator()

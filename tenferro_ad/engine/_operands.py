@@ -8,11 +8,9 @@ import numpy as np
 
 from ..errors import DTypeError, InvalidArgumentError
 from ..ops import Op
-from ..runtime import host_aval, scalar_record
+from ..runtime import PLAN_LIMIT, host_aval, scalar_key, scalar_record
 from ..storage import transfer
-from ._eager import EagerTensor
-
-NUMBER_LIMIT: Final = 4096
+from ._eager import EagerTensor, constant
 
 
 def as_handles(op: Op, operands: tuple[Any, ...]) -> tuple[EagerTensor, ...]:
@@ -52,14 +50,13 @@ def number_handle(value: Any, dtype: np.dtype[Any], device: Any) -> EagerTensor:
     Python numbers are weak (they take the other operand's dtype where its kind can hold
     them); NumPy scalars keep their own dtype (NEP 50).
     """
-    # 0.0 equals -0.0 as a key, and NaN no key at all.
-    key = (type(value), value if value else str(value), dtype, device)
+    key = scalar_key(value, dtype, device)
     found = _numbers.get(key)
     if found is None:
         own = value.dtype if isinstance(value, np.generic) else None
         record = scalar_record(value, own or np.result_type(dtype, value), device)
-        found = EagerTensor(record, None, -1, None)
-        if len(_numbers) >= NUMBER_LIMIT:
+        found = constant(record)
+        if len(_numbers) >= PLAN_LIMIT:
             _numbers.clear()
         _numbers[key] = found
     return found
@@ -72,7 +69,7 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
         return x
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
         record = transfer(x, host_aval(x, device), op.name)
-        return EagerTensor(record, None, -1, None)
+        return constant(record)
     if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
         return x
     raise DTypeError(

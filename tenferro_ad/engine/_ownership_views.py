@@ -15,7 +15,7 @@ from ..storage import (
     records_of,
 )
 from ..tape import AdValueRecord, TapeRetention
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._tape import Tape
 
 __all__ = ["descriptor_of", "from_group", "record_of", "retention_of"]
@@ -40,10 +40,7 @@ def from_group(
     Cost: metadata only; no allocation, no copy.
     """
     wanted = group.slots if slots is None else tuple(slots)
-    return tuple(
-        EagerTensor(record, None, -1, None)
-        for record in records_of(group, wanted, "from_group")
-    )
+    return tuple(constant(record) for record in records_of(group, wanted, "from_group"))
 
 
 def record_of(y: EagerTensor) -> AdValueRecord:

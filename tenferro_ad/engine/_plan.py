@@ -24,7 +24,7 @@ from ..errors import InvalidArgumentError
 from ..ops import OPS
 from ..runtime import Counting, Trace
 from ..tape import Retained
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable
 from ._trace import aval_like
@@ -108,7 +108,7 @@ def planned(
         given = []
         for x, aval, mine in zip(leaves, avals, tracked, strict=True):
             if aval is not None:
-                x = EagerTensor(trace.input(aval), None, -1, None)
+                x = constant(trace.input(aval))
             given.append(rec.leaves(x, "specs")[0] if mine else x)
         return _passes(f, given, rec, trace, counting)
     finally:
@@ -128,7 +128,7 @@ def _passes(
         node = rec.node(y)
         if node is not None and node not in seeds:
             record = trace[OPS["full"]](y.shape, y.dtype, 1, y.device)
-            seeds[node] = EagerTensor(record, None, -1, None)
+            seeds[node] = constant(record)
     if not seeds:
         raise InvalidArgumentError(
             operation="plan",

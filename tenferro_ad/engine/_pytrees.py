@@ -12,8 +12,9 @@ from .._ledger import STATE
 from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
 from ..ops import OPS
 from ..runtime import direct
+from ..tape import hold
 from ._dispatch import HANDLES, chain_of, value_at
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._make import as_tensor
 
 NAMESPACE: Final = "tenferro_ad"
@@ -46,15 +47,9 @@ def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any
 
 def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:
     """Another handle on the value: `node` of `core`, and outside what it was."""
-    outside: EagerTensor = value_at(x._record, chain_of(x), bare=False)
-    handle = EagerTensor(outside._rec, core, node, chain_of(outside))
-    handle._rec.tokens.append(None)
-    if outside._link is not None and outside._link.live is not None:
-        outside._link.keep(outside._node)
-    outer = outside._outer
-    while outer is not None:
-        outer[0].keep(outer[1])
-        outer = outer[2]
+    outside = chain_of(x)
+    handle = value_at(x._record, outside)
+    handle._link, handle._node, handle._outer = core, node, outside
     return handle
 
 
@@ -90,7 +85,7 @@ def args_of(
 
 def zeros_for(x: EagerTensor) -> EagerTensor:
     record = direct()[OPS["full"]](x.shape, x.dtype, 0, x.device)
-    return EagerTensor(record, None, -1, None)
+    return constant(record)
 
 
 def stop_gradient(x: Any) -> Any:
@@ -112,7 +107,6 @@ def stop_gradient(x: Any) -> Any:
         level = STATE.get().level
         if level is not None and level.records_all:
             return HANDLES[OPS["stop_gradient"]](t)
-        t._record.tokens.append(None)
-        return EagerTensor(t._record, None, -1, None)
+        return constant(hold(t._record))
 
     return optree.tree_map(stop, x, namespace=NAMESPACE)

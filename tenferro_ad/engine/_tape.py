@@ -8,19 +8,18 @@ from typing import Any, Literal, final
 
 import optree
 
+from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import (
-    DTypeError,
     GradientError,
     InactiveTapeError,
     NotScalarError,
-    ShapeError,
     TapeConsumedError,
 )
 from ..ops import OPS, Program
 from ..runtime import direct
 from ..storage import ValueRecord
-from ..tape import Gradients, Leaf, Retained, TapeRecord, sweep
+from ..tape import Gradients, Leaf, Retained, TapeRecord, hold, sweep
 from ._dispatch import (
     HANDLES,
     chain_of,
@@ -29,7 +28,7 @@ from ._dispatch import (
     living,
     open_level,
 )
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._levels import ReverseLevel
 from ._make import as_tensor
 from ._mixed import MIXED
@@ -164,9 +163,7 @@ class Tape:
                 found=f"a `{type(y).__name__}`",
                 fix="pass an eager tensor",
             )
-        record = y._record
-        record.tokens.append(None)
-        self._core.extra.append(record)
+        self._core.extra.append(hold(y._record))
 
     def retained(self) -> list[Retained]:
         """What the tape keeps: value, declaring operation, shape, bytes, root bytes.
@@ -237,21 +234,16 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
                 "`cotangent=` of the same shape",
             )
         record = direct()[OPS["full"]]((), aval.dtype, 1, aval.device)
-        return EagerTensor(record, None, -1, None)
+        return constant(record)
     ct = as_tensor(cotangent, aval.device)
-    if ct.shape != aval.shape:
-        raise ShapeError(
+    if ct.shape != aval.shape or ct.dtype != aval.dtype:
+        raise mismatch(
+            ct,
+            aval,
             operation=operation,
             argument="cotangent",
-            found=f"shape {ct.shape} for a value of shape {aval.shape}",
-            fix="give the cotangent the shape of the value",
-        )
-    if ct.dtype != aval.dtype:
-        raise DTypeError(
-            operation=operation,
-            argument="cotangent",
-            found=f"dtype {ct.dtype} for a value of dtype {aval.dtype}",
-            fix=f"convert it: `ta.astype(cotangent, {aval.dtype})`",
+            found=f"{ct.aval!r} for a value {aval!r}",
+            fix="give the cotangent the shape and dtype of the value",
         )
     return ct
 
@@ -339,8 +331,7 @@ def wrap(record: ValueRecord, handle: Any) -> EagerTensor:
     """A handle on a gradient: tracked outside if the pass was."""
     if handle is not None:
         return handle.clone()  # type: ignore[no-any-return]
-    record.tokens.append(None)
-    return EagerTensor(record, None, -1, None)
+    return constant(hold(record))
 
 
 def _tree(params: Any, fn: Any) -> Any:

@@ -14,13 +14,14 @@ from typing import Any, final
 import numpy as np
 import optree
 
-from .._aval import Aval, aval_of
+from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError
 from ..ops import Program, evaluate, optimise
 from ..runtime import Trace, device_of, host_aval
+from ..tape import hold
 from ._dispatch import HANDLES, chain_of, inside, living
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._make import as_tensor
 from ._pytrees import NAMESPACE, flatten, need_callable
 from ._symbolic import sizes_of, template_of
@@ -163,8 +164,9 @@ class TracedProgram:
                 continue
             t = as_tensor(x)
             if not t.aval.same(aval):
-                kind = ShapeError if t.shape != aval.shape else DTypeError
-                raise kind(
+                raise mismatch(
+                    t,
+                    aval,
                     operation="traced program",
                     argument=f"args (leaf {k})",
                     found=f"{t.aval!r} where {aval!r} was traced",
@@ -370,7 +372,7 @@ def traced(
     symbols = []
     for x, aval in zip(leaves, avals, strict=True):
         if aval is not None:
-            x = EagerTensor(trace.input(aval), None, -1, None)
+            x = constant(trace.input(aval))
         symbols.append(x)
     token = STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
     try:
@@ -430,10 +432,7 @@ def merged(outs: Sequence[Any], metadata: Mapping[int, Any]) -> list[Any]:
 
 def as_handle(x: Any) -> EagerTensor:
     """A captured constant as a tensor."""
-    if isinstance(x, EagerTensor):
-        return x
-    x.tokens.append(None)
-    return EagerTensor(x, None, -1, None)
+    return x if isinstance(x, EagerTensor) else constant(hold(x))
 
 
 __all__ = [

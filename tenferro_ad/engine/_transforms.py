@@ -12,9 +12,9 @@ from typing import Any
 
 import optree
 
+from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import (
-    DTypeError,
     GradientError,
     InvalidArgumentError,
     NotALeafError,
@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..tape import Gradients, Leaf, TapeRecord
 from ._dispatch import chain_of, enter_level, leave_level, living, value_at
-from ._eager import EagerTensor
+from ._eager import EagerTensor, constant
 from ._levels import ReverseLevel
 from ._make import as_tensor
 from ._pytrees import args_of, flatten, need_callable, relinked, tensors_of, zeros_for
@@ -81,7 +81,7 @@ class Recording:
         chain = living(chain_of(y), self.operation, "f")
         if chain is not None and chain[0] is self.core:
             chain = chain[2]
-        return value_at(y._record, chain, bare=False)  # type: ignore[no-any-return]
+        return value_at(y._record, chain)
 
     def cotangents(
         self, seeds: dict[int, EagerTensor], strong_zero: StrongZero
@@ -90,10 +90,7 @@ class Recording:
             return {}
         strong = strong_of(self.core, self.outer, strong_zero)
         found = run_sweep(self.core, self.outer, seeds, strong)
-        return {
-            n: h if h is not None else EagerTensor(r, None, -1, None)
-            for n, (r, h) in found.items()
-        }
+        return {n: h if h is not None else constant(r) for n, (r, h) in found.items()}
 
 
 def _scalar_output(f_out: Any, has_aux: bool, operation: str) -> tuple[Any, Any]:
@@ -300,8 +297,9 @@ def vjp(
         for k, (c, aval, node) in enumerate(zip(cts, avals, at, strict=True)):
             c = as_tensor(c)
             if c.shape != aval.shape or c.dtype != aval.dtype:
-                kind = ShapeError if c.shape != aval.shape else DTypeError
-                raise kind(
+                raise mismatch(
+                    c,
+                    aval,
                     operation="vjp",
                     argument=f"ct (output {k})",
                     found=f"{c.dtype}{list(c.shape)} for an output {aval!r}",

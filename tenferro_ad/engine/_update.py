@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from .._aval import Aval, aval_of
+from .._aval import Aval, aval_of, mismatch
 from .._ledger import STATE
 from ..backends import loud, quiet
 from ..errors import (
@@ -23,7 +23,6 @@ from ..errors import (
     DTypeError,
     InvalidArgumentError,
     NotUniqueError,
-    ShapeError,
 )
 from ..ops import Expr, Op, call, elementwise, var
 from ..runtime import plan_of, scalar_record
@@ -54,14 +53,14 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
         device.drain()
     for x in tensors:
         record = x._record
+        if any(record is r for r in records):
+            raise InvalidArgumentError(
+                operation="exclusive",
+                argument="tensors",
+                found="one handle named twice",
+                fix="name each handle once",
+            )
         if not record.is_unique or record.is_rootless:
-            if any(record is r for r in records):
-                raise InvalidArgumentError(
-                    operation="exclusive",
-                    argument="tensors",
-                    found="one value named twice",
-                    fix="name each value once",
-                )
             raise NotUniqueError(
                 operation="exclusive",
                 argument="tensors",
@@ -69,13 +68,6 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
                 fix="drop the other holders (handles, tapes that retain it), or work "
                 "on `duplicate_value()`",
                 recovered=x,
-            )
-        if any(record is r for r in records):
-            raise InvalidArgumentError(
-                operation="exclusive",
-                argument="tensors",
-                found="one handle named twice",
-                fix="name each handle once",
             )
         records.append(record)
     views: list[TensorViewMut] = []
@@ -198,8 +190,9 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
     plan = plan_of(kernel.op, tuple(avals), ())
     made = plan.call.out
     if made.shape != aval.shape or made.dtype != aval.dtype:
-        kind = ShapeError if made.shape != aval.shape else DTypeError
-        raise kind(
+        raise mismatch(
+            made,
+            aval,
             operation="update",
             argument="operands",
             found=f"a result {made!r} for a target {aval!r}",

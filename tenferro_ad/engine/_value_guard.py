@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ExpiredCapabilityError
 from ..storage import TensorView, ValueRecord
+from ..tape import hold
 
 
 @final
@@ -21,7 +22,7 @@ class ValueGuard:
 
     def __init__(self, record: ValueRecord) -> None:
         self._record: ValueRecord | None = record
-        record.tokens.append(None)
+        hold(record)
         self._view: TensorView | None = None
 
     @property

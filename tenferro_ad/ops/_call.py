@@ -195,7 +195,6 @@ class RuleSpec:
         "code",
         "kernels",
         "kind",
-        "mask",
         "n_out",
         "pull",
         "rules",
@@ -206,7 +205,7 @@ class RuleSpec:
     )
 
     def __init__(self, call: Call, mask: int) -> None:
-        self.call, self.mask = call, mask
+        self.call = call
         self.n_out = len(call.outs)
         self.tracked = tuple(i for i in range(len(call.ins)) if mask >> i & 1)
         # Filled by the evaluator that fixes plans.

@@ -5,6 +5,7 @@ from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
 from ._direct import (
     DEFAULT_DEVICE,
     DIRECT,
+    PLAN_LIMIT,
     DirectEvaluator,
     as_records,
     default_device,
@@ -14,6 +15,7 @@ from ._direct import (
     host_aval,
     pair_plan,
     plan_of,
+    scalar_key,
     scalar_record,
 )
 from ._graph import GRAPHS, Cache, CacheInfo, CompiledGraph, compile_program
@@ -42,6 +44,7 @@ __all__ = [
     "GRAPHS",
     "BorrowedBindings",
     "Cache",
+    "PLAN_LIMIT",
     "CacheInfo",
     "CompiledGraph",
     "Completed",
@@ -74,6 +77,7 @@ __all__ = [
     "is_symbolic",
     "pair_plan",
     "plan_of",
+    "scalar_key",
     "scalar_record",
     "schedule",
     "strides_of",

@@ -199,9 +199,14 @@ def direct() -> DirectEvaluator:
 _scalars: dict[tuple[Any, ...], ValueRecord] = {}
 
 
+def scalar_key(value: Any, dtype: np.dtype[Any], device: Any) -> tuple[Any, ...]:
+    """What numbers of one value, sign of zero included, are remembered by."""
+    return (type(value), value if value else str(value), dtype, device)
+
+
 def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
     """A Python number as an operand: a rootless record, with no event (decisions)."""
-    key = (type(value), value, dtype, device)
+    key = scalar_key(value, dtype, device)
     found = _scalars.get(key)
     if found is None:
         try:
@@ -216,9 +221,7 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
         found = ValueRecord(array, aval_of((), dtype, device), None)
         if len(_scalars) >= PLAN_LIMIT:
             _scalars.clear()
-        # -0.0 == 0.0 as a key, and NaN never equals itself: neither is cached.
-        if value == value and value != 0:
-            _scalars[key] = found
+        _scalars[key] = found
     return found
 
 

@@ -12,11 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
-from .._aval import Aval
+from .._aval import Aval, mismatch
 from .._ledger import STATE, State
 from ..errors import (
     DeviceMismatchError,
-    DTypeError,
     InvalidArgumentError,
     ShapeError,
 )
@@ -238,9 +237,10 @@ def check_inputs(
                 found=f"`{mine.device.name}`, for work on `{endpoint.name}`",
                 fix="move the input to the memory of that endpoint first",
             )
-        kind = ShapeError if mine.shape != theirs.shape else DTypeError
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-            raise kind(
+            raise mismatch(
+                mine,
+                theirs,
                 operation=operation,
                 argument=f"binding {k}",
                 found=f"{mine!r} where the program takes {theirs!r}",

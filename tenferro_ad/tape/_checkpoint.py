@@ -113,7 +113,7 @@ class RegionSpec:
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program
         n = len(prog.inputs)
-        self.call, self.mask, self.program = call, mask, prog
+        self.call, self.program = call, prog
         self.n_out = len(prog.outputs)
         self.tracked = tuple(i for i in range(n) if mask >> i & 1)
         self.saves = (*range(n), *(~j for j in range(self.n_out)))

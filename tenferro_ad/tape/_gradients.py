@@ -21,7 +21,7 @@ from ..storage import (
     ValueRecord,
     land,
 )
-from ._record import Leaf
+from ._record import Leaf, hold
 
 
 @final
@@ -198,8 +198,7 @@ class Gradients:
         for token, record in other._records.items():
             mine = self._records.get(token)
             if mine is None:
-                record.tokens.append(None)
-                self._records[token] = record
+                self._records[token] = hold(record)
             else:
                 np.add(mine.array, record.array, mine.array)
 

@@ -49,13 +49,13 @@ class Leaf:
 class LeafSpec:
     """Node rule of a leaf: where cotangents come to rest."""
 
-    __slots__ = ("aval", "token")
+    __slots__ = ("aval",)
     n_out: Final = 1
     kind: Final = LEAF
     steps: Final = NO_STEPS
 
-    def __init__(self, token: Leaf | None, aval: Aval) -> None:
-        self.token, self.aval = token, aval
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class TapeRecord:
         live = self.live
         assert live is not None
         node = len(live)
-        self.flat += (LeafSpec(token, aval), (), ())
+        self.flat += (LeafSpec(aval), (), ())
         live.append(1)
         if token is not None:
             self.leaves[token] = node
