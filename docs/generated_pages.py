@@ -157,6 +157,7 @@ def readable(
     in_section = False
     in_code = False
     for line in lines:
+        line = re.sub(r"^Raises \([a-z ]+\):$", "Raises:", line)
         indented = line.startswith("    ")
         if line and not indented:
             in_section = bool(_SECTION.fullmatch(line))
