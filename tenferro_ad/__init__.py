@@ -104,6 +104,8 @@ from .engine import (
     cumulative_logsumexp,
     cumulative_prod,
     cumulative_sum,
+    custom_jvp,
+    custom_vjp,
     default_device,
     devices,
     diag,
@@ -442,6 +444,8 @@ __all__ = [
     "cumulative_logsumexp",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_jvp",
+    "custom_vjp",
     "default_device",
     "devices",
     "diag",
@@ -587,6 +591,7 @@ __all__ = [
     "tensordot",
     "tile",
     "topk",
+    "trace",
     "tril",
     "triu",
     "trunc",
@@ -609,7 +614,6 @@ __all__ = [
     "while_loop",
     "zeros",
     "zeros_like",
-    "trace",
 ]
 from . import fft, linalg, nn, optim, random, special, testing, unsafe
 

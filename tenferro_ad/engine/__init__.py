@@ -29,6 +29,7 @@ from ._branches import cond as branch  # `cond` is the one of a matrix
 from ._branches import switch
 from ._checkpoint import checkpoint
 from ._compile import Compiled, compile
+from ._custom import custom_jvp, custom_vjp
 from ._devices import default_device, devices
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -114,6 +115,8 @@ __all__ = [
     "jvp",
     "scan",
     "branch",
+    "custom_jvp",
+    "custom_vjp",
     "fori_loop",
     "switch",
     "while_loop",

@@ -7,6 +7,7 @@ same; where they do not, a typed error names the place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -160,4 +161,57 @@ def traced_step(
     return found
 
 
-__all__ = ["Carry", "rooted", "structure_of", "traced_step", "unflatten"]
+# ---- operands of several bodies ------------------------------------------------------
+
+
+def joined(
+    parts: list[list[EagerTensor]],
+) -> tuple[list[EagerTensor], list[list[int]]]:
+    """The constants of several bodies, each once, and where those of each stand."""
+    found: dict[Any, int] = {}
+    constants: list[EagerTensor] = []
+    places = []
+    for part in parts:
+        at = []
+        for x in part:
+            key = (id(x._record), id(x._link), x._node)
+            if key not in found:
+                found[key] = len(constants)
+                constants.append(x)
+            at.append(found[key])
+        places.append(at)
+    return constants, places
+
+
+def unused(at: list[int], constants: list[EagerTensor], first: int) -> list[int | Aval]:
+    """Inputs for all constants: from `first` on the body's own, which stand at `at`,
+    and forms of the others."""
+    mine = {k: first + p for p, k in enumerate(at)}
+    return [mine.get(k, x.aval) for k, x in enumerate(constants)]
+
+
+def taking(program: Program, order: Sequence[int | Aval]) -> Program:
+    """The program with its inputs (by position) in another order, among them some that
+    it does not read (their form)."""
+    avals = list(program.avals)
+    inputs = []
+    for entry in order:
+        if isinstance(entry, Aval):
+            avals.append(entry)
+            inputs.append(len(avals) - 1)
+        else:
+            inputs.append(program.inputs[entry])
+    return replace(program, inputs=inputs, avals=avals)
+
+
+__all__ = [
+    "Carry",
+    "Traced",
+    "joined",
+    "rooted",
+    "structure_of",
+    "taking",
+    "traced_step",
+    "unflatten",
+    "unused",
+]

@@ -16,9 +16,9 @@ import numpy as np
 from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
-from ..ops import Program, body_of, branched
+from ..ops import body_of, branched
 from ..tape import TOOLS
-from ._bodies import Traced, unflatten
+from ._bodies import Traced, joined, taking, unflatten, unused
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -174,45 +174,17 @@ def branches_of(
     made = [traced(fn, leaves, avals, in_def) for fn in fns.values()]
     _check_alike(operation, list(fns), made)
     given = [x for x, aval in zip(leaves, avals, strict=True) if aval is not None]
-    constants, places = _joined([found[1] for found in made])
+    n = len(given)
+    constants, places = joined([found[1] for found in made])
     bodies = [
-        body_of(_widened(program, len(given), at, constants), TOOLS)
+        body_of(
+            taking(program, [*range(n), *unused(at, constants, n)]),
+            TOOLS,
+        )
         for (program, _, _), at in zip(made, places, strict=True)
     ]
     outs = branched(HANDLES, index, bodies, [*given, *constants])
     return unflatten(made[0][2], outs)
-
-
-def _joined(
-    parts: list[list[EagerTensor]],
-) -> tuple[list[EagerTensor], list[list[int]]]:
-    """The constants of all branches, each once, and where those of each stand."""
-    found: dict[Any, int] = {}
-    constants: list[EagerTensor] = []
-    places = []
-    for part in parts:
-        at = []
-        for x in part:
-            key = (id(x._record), id(x._link), x._node)
-            if key not in found:
-                found[key] = len(constants)
-                constants.append(x)
-            at.append(found[key])
-        places.append(at)
-    return constants, places
-
-
-def _widened(
-    program: Program, n: int, at: list[int], constants: list[EagerTensor]
-) -> Program:
-    """A branch that also takes, and ignores, the constants of the others."""
-    mine = dict(zip(at, program.inputs[n:], strict=True))
-    more = [
-        mine[k] if k in mine else program.variable(x.aval)
-        for k, x in enumerate(constants)
-    ]
-    program.inputs = [*program.inputs[:n], *more]
-    return program
 
 
 def _check_alike(operation: str, names: list[str], made: list[Traced]) -> None:

@@ -137,8 +137,10 @@ def emit(
     if level.opaque:
         nodes = level.note(call, here, records, rest, outs, [None] * len(outs))
         return [(core, n, None) for n in nodes]
-    above = emit(level.outer, call, records, rest, outs)
-    if all(n < 0 for n in here):
+    mine = any(n >= 0 for n in here)
+    around = call.outside() if mine and call.has_rules else call
+    above = emit(level.outer, around, records, rest, outs)
+    if not mine:
         return above
     nodes = level.note(call, here, records, rest, outs, above)
     return [(core, n, a) if n >= 0 else a for n, a in zip(nodes, above, strict=True)]
@@ -164,7 +166,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     if op.recorded is not None:
         mask = pulled_mask(state.level, operands)
         if mask and call.is_differentiable:
-            params = op.recorded(call, mask)
+            op, params = op.recorded(call, mask)
             plan = plan_of(op, call.ins, params)
             call = plan.call
     result: Any

@@ -32,6 +32,7 @@ from ._body import Body, RegionHost, Tools
 from ._call import UNPREPARED, Applied
 from ._cond import branched
 from ._constants import exact
+from ._custom import CUSTOM_JVP, CUSTOM_VJP, beyond, closes_over, no_forward, unruled
 from ._einsum import contraction_flops
 from ._elementwise import integer_power
 from ._equations import sizes_of as einsum_sizes
@@ -89,6 +90,7 @@ from ._program import (
 )
 from ._regions import (
     body_of,
+    is_read,
     push_through,
     scanned,
     with_inputs,
@@ -128,6 +130,13 @@ _ROWS = (
 )
 
 __all__ = [
+    "beyond",
+    "unruled",
+    "is_read",
+    "CUSTOM_JVP",
+    "CUSTOM_VJP",
+    "closes_over",
+    "no_forward",
     "COMBINES",
     "INDEX",
     "OPS",

@@ -86,6 +86,9 @@ class Tools(Protocol):
     ) -> list[tuple[Any, bool]]:
         """The outputs for `size` examples, and whether each has the batch axis."""
 
+    def unruled(self, body: Body) -> Body:
+        """See `Body.unruled`."""
+
 
 @final
 class Body:
@@ -94,13 +97,22 @@ class Body:
     Attributes:
         key: equal for bodies of one structure.
         is_select: some equation chooses between values.
+        has_rules: some function in it has a reverse rule of its own.
     """
 
-    __slots__ = ("_derived", "_hash", "is_select", "key", "program", "tools")
+    __slots__ = (
+        "_derived",
+        "_hash",
+        "has_rules",
+        "is_select",
+        "key",
+        "program",
+        "tools",
+    )
 
     def __init__(self, program: Program, key: Hashable, tools: Tools) -> None:
         self.program, self.key, self.tools = program, key, tools
-        self.is_select = program.has_select
+        self.is_select, self.has_rules = program.has_select, program.has_rules
         self._hash = hash(key)
         self._derived: dict[Hashable, Any] = {}
 
@@ -120,6 +132,13 @@ class Body:
         if found is None:
             found = self._derived[key] = make()
         return found
+
+    def unruled(self) -> Body:
+        """The body with the operations of `fwd` in the place of functions that have a
+        reverse rule."""
+        if not self.has_rules:
+            return self
+        return self.derived("unruled", lambda: self.tools.unruled(self))
 
     def __repr__(self) -> str:
         n = len(self.program.equations)

@@ -67,11 +67,15 @@ class Call:
         op, ins, outs, params: the operation, avals in and out, normalised parameters.
         Parameters are also attributes by name (`call.axis`).
         is_select: it chooses between values (see `strong_zero`), or a body of it does.
+        has_rules: it is a function with a reverse rule of its own, or a body of it has
+            one.
     """
 
     __slots__ = (
         "__dict__",
+        "_outside",
         "_specs",
+        "has_rules",
         "ins",
         "is_differentiable",
         "is_select",
@@ -91,12 +95,14 @@ class Call:
         self._specs: dict[int, RuleSpec] = {}
         # Integer and boolean results carry no derivative: they are never recorded.
         self.is_differentiable = any(a.dtype.kind in "fc" for a in outs)
-        self.is_select = op.is_select
+        self.is_select, self.has_rules = op.is_select, op.unruled is not None
+        self._outside: Call | None = None
         for name, value in zip(op.params, params, strict=True):
             setattr(self, name, value)
             for part in value if type(value) is tuple else (value,):
-                if type(part) is Body and part.is_select:
-                    self.is_select = True
+                if type(part) is Body:
+                    self.is_select = self.is_select or part.is_select
+                    self.has_rules = self.has_rules or part.has_rules
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"operation `{self.op.name}` has no parameter `{name}`")
@@ -104,6 +110,17 @@ class Call:
     @property
     def out(self) -> Aval:
         return self.outs[0]
+
+    def outside(self) -> Call:
+        """The application as recordings see it around the one that takes the user's
+        rules: the operations of `fwd` are in the place of functions that have one."""
+        if not self.has_rules:
+            return self
+        if self._outside is None:
+            self._outside = Call(
+                self.op, self.ins, self.outs, tuple(map(_unruled, self.params))
+            )
+        return self._outside
 
     def spec(self, mask: int) -> RuleSpec:
         """The reverse rule for the tracked arguments in `mask` (bit i: argument i)."""
@@ -173,6 +190,12 @@ class Call:
         return f"{self.op.name}({ins}{'; ' + params if params else ''}) -> {outs}"
 
 
+def _unruled(param: Any) -> Any:
+    if type(param) is tuple:
+        return tuple(map(_unruled, param))
+    return param.unruled() if type(param) is Body else param
+
+
 class RuleSpec:
     """How one application is differentiated for a given set of tracked arguments.
 
@@ -203,6 +226,7 @@ class RuleSpec:
         "strong",
         "tracked",
     )
+    lends: Final = False  # results that are no operand or cotangent are fresh
 
     def __init__(self, call: Call, mask: int) -> None:
         self.call = call

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InternalError, NoRuleError, ShapeError
 from ._batching import BatchRule
@@ -22,6 +22,9 @@ from ._evaluator import OPS, Evaluator, expand, project, register
 from ._expr import Expr
 from ._form import Form
 from ._joint import keywords
+
+if TYPE_CHECKING:
+    from ._program import Program
 
 __all__ = [
     "OPS",
@@ -143,6 +146,7 @@ class Op:
         "plans",
         "recorded",
         "short",
+        "unruled",
         "variadic",
         "vjp",
     )
@@ -162,11 +166,12 @@ class Op:
         joint_keeps: Callable[[Call, tuple[int, ...]], Iterable[int]] | None = None,
         joint_strong: Rule | None = None,
         joint_jvp: Rule | None = None,
-        recorded: Callable[[Call, int], tuple[Any, ...]] | None = None,
+        recorded: Callable[[Call, int], tuple[Op, tuple[Any, ...]]] | None = None,
         batch: BatchRule | None = None,
         variadic: bool = False,
         many_outs: bool = False,
         is_select: bool = False,
+        unruled: Callable[[Call], Program | None] | None = None,
         short: Callable[[Call, str], Any] | None = None,
         kink: str = "",
     ) -> None:
@@ -188,10 +193,13 @@ class Op:
                 found="a joint rule and rules for single arguments",
                 fix="declare one of them",
             )
-        # `recorded(call, mask)`: the parameters of the application that a reverse
-        # recording of the arguments in `mask` computes instead. Its outputs are the
-        # call's and, after them, what the rules read besides.
+        # `recorded(call, mask)`: operation and parameters of the application that a
+        # reverse recording of the arguments in `mask` computes instead. Its outputs are
+        # the call's and, after them, what the rules read besides.
         self.recorded = recorded
+        # `unruled(call)`, for functions with a rule of their own: the program whose
+        # operations recordings see around the one that takes the rule.
+        self.unruled = unruled
         self.batch = batch
         # Variadic: the one name of `args` stands for all operands; `many_outs`: that of
         # `outs` for all outputs, however many there are.

@@ -6,7 +6,7 @@ of definition, so programs of one structure have one `key`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -120,17 +120,28 @@ def without_reuse(program: Program) -> Program:
 
 def inlined(program: Program) -> Program:
     """The equations of regions in place of the regions' calls."""
-    if not any(hasattr(eq.call, "run") for eq in program.equations):
+    return expanded(
+        program,
+        lambda eq: inlined(eq.call.program) if hasattr(eq.call, "run") else None,
+    )
+
+
+def expanded(
+    program: Program, instead: Callable[[Equation], Program | None]
+) -> Program:
+    """The program with other programs, which have the same inputs and outputs, instead
+    of some equations."""
+    bodies = [instead(eq) for eq in program.equations]
+    if not any(body is not None for body in bodies):
         return program
     made = Program(list(program.inputs), [], (), list(program.avals))
     made.literals = dict(program.literals)
     same: dict[int, int] = {}
-    for eq in program.equations:
+    for eq, body in zip(program.equations, bodies, strict=True):
         ins = tuple([same.get(v, v) for v in eq.ins])
-        if not hasattr(eq.call, "run"):
+        if body is None:
             made.equations.append(replace(eq, ins=ins))
             continue
-        body = inlined(eq.call.program)
         at = dict(zip(body.inputs, ins, strict=True))
         for v, record in body.literals.items():
             at[v] = made.variable(record.aval)
@@ -174,7 +185,7 @@ def key_of(program: Program) -> Hashable:
         tuple((v, r.aval, r.array.tobytes()) for v, r in program.literals.items()),
         tuple(
             (
-                eq.call if hasattr(eq.call, "run") else (eq.call.op, eq.call.params),
+                _call_key(eq.call),
                 eq.ins,
                 eq.recompute,
                 eq.mode,
@@ -183,6 +194,12 @@ def key_of(program: Program) -> Hashable:
         ),
         program.outputs,
     )
+
+
+def _call_key(call: Any) -> Hashable:
+    if hasattr(call, "run"):
+        return key_of(call.program)
+    return (call.op, call.params)
 
 
 def subprogram(
@@ -202,6 +219,7 @@ def subprogram(
 
 
 __all__ = [
+    "expanded",
     "inlined",
     "key_of",
     "last_uses",

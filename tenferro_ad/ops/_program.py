@@ -69,6 +69,11 @@ class Program:
         return any(eq.call.is_select for eq in self.equations)
 
     @property
+    def has_rules(self) -> bool:
+        """Some function in it has a reverse rule of its own (see `_custom`)."""
+        return any(eq.call.has_rules for eq in self.equations)
+
+    @property
     def in_avals(self) -> tuple[Aval, ...]:
         return tuple([self.avals[v] for v in self.inputs])
 

@@ -18,6 +18,7 @@ from ._regions import body_of, is_read, scanned, settled, with_inputs, zeros
 
 if TYPE_CHECKING:
     from ._evaluator import Evaluator
+    from ._op import Op
 
 Values = Sequence[Any]
 
@@ -132,12 +133,12 @@ def back_keeps(call: Call, tracked: tuple[int, ...]) -> list[int]:
     ]
 
 
-def back_recorded(call: Call, mask: int) -> tuple[Any, ...]:
+def back_recorded(call: Call, mask: int) -> tuple[Op, tuple[Any, ...]]:
     """The loop with stacks of the carries that its reverse rule reads."""
     tracked = [i for i in range(len(call.ins)) if mask >> i & 1]
     reads = _everything(call, tracked).reads
     more = [i for i in reads if i < call.carry and i not in call.keeps]
-    return (*call.params[:-1], (*call.keeps, *more))
+    return call.op, (*call.params[:-1], (*call.keeps, *more))
 
 
 def _pull(

@@ -4,10 +4,11 @@ from ._backward import sweep
 from ._bodies import TOOLS
 from ._checkpoint import RegionCall, digest
 from ._gradients import Gradients
-from ._record import Leaf, Retained, TapeRecord, hold, let_go
+from ._record import NO_STEPS, Leaf, Retained, TapeRecord, hold, let_go
 from ._retention import AdValueRecord, TapeRetention, ValueKey
 
 __all__ = [
+    "NO_STEPS",
     "TOOLS",
     "AdValueRecord",
     "Gradients",

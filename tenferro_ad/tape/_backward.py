@@ -150,7 +150,8 @@ class _Sweep:
             self.kernels(spec.rules[self.which], ins, ct, own, saved)
         else:
             rule = spec.strong if self.which else spec.pull
-            shares = _shares(ins, rule(self.F, ct, saved), ct, saved, inplace)
+            owns = inplace and not spec.lends
+            shares = _shares(ins, rule(self.F, ct, saved), ct, saved, owns)
             self.share(shares, ct, own)
         if inplace:
             self.strip(ins)

@@ -12,7 +12,16 @@ from typing import Any, Final
 
 from .._aval import Aval
 from .._ledger import OPERATION_OUTPUT, STATE, State
-from ..ops import Evaluator, Program, Tools, evaluate, optimise
+from ..ops import (
+    Body,
+    Evaluator,
+    Program,
+    Tools,
+    body_of,
+    evaluate,
+    optimise,
+    unruled,
+)
 from ..runtime import BatchEvaluator, Trace
 from ._checkpoint import RegionCall
 
@@ -66,6 +75,9 @@ class _Tools:
         ]
         outs = evaluate(program, many, inputs)
         return [(y.value, y.batched) for y in outs]
+
+    def unruled(self, body: Body) -> Body:
+        return body_of(unruled(body.program), self)
 
 
 TOOLS: Final[Tools] = _Tools()

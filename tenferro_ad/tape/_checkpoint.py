@@ -28,6 +28,7 @@ from ..ops import (
     evaluate,
     last_uses,
     push_through,
+    unruled,
     without_reuse,
 )
 from ..runtime import batched_program, plan_of
@@ -44,6 +45,7 @@ class RegionOp:
     params: Final = ()
     variadic: Final = True
     args: Final = ("inputs",)
+    unruled: Final = None
     outs: Final = ("outputs",)
 
     def __init__(self, is_select: bool) -> None:
@@ -61,7 +63,8 @@ class RegionCall:
     ) -> None:
         self.program = program = without_reuse(program)
         self.digests = digests
-        self.is_select = program.has_select
+        self.is_select, self.has_rules = program.has_select, program.has_rules
+        self._outside: RegionCall | None = None
         self.op = RegionOp(self.is_select)
         avals = program.avals
         self.ins: tuple[Aval, ...] = tuple(avals[v] for v in program.inputs)
@@ -74,6 +77,14 @@ class RegionCall:
         if found is None:
             found = self._specs[mask] = RegionSpec(self, mask)
         return found
+
+    def outside(self) -> RegionCall:
+        """See `Call.outside`."""
+        if not self.has_rules:
+            return self
+        if self._outside is None:
+            self._outside = RegionCall(unruled(self.program))
+        return self._outside
 
     def run(self, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
         """Compute the outputs again, keeping nothing."""
@@ -109,6 +120,7 @@ class RegionSpec:
 
     kind: Final = -1
     steps: Final = NO_STEPS
+    lends: Final = False
 
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program
@@ -200,7 +212,7 @@ class RegionSpec:
         }
         for number, eq in enumerate(prog.equations):
             if self._run[number]:
-                outs = compute(F, eq.call, [values[v] for v in eq.ins])
+                outs = self._computed(F, number, [values[v] for v in eq.ins])
                 known = len(self.call.program.equations[number].outs)
                 self._verify(number, eq.call, outs[:known])
                 values.update(zip(eq.outs, outs, strict=True))
@@ -219,6 +231,16 @@ class RegionSpec:
                 if self._last.get(v, -1) <= number:
                     values.pop(v, None)
         return tape, nodes
+
+    def _computed(self, F: Evaluator, number: int, ins: list[Any]) -> list[Any]:
+        """One equation; recordings around see no rule that this one takes."""
+        call = self.program.equations[number].call
+        if self._masks[number] and call.has_rules:
+            program = call.op.unruled and call.op.unruled(call)
+            if program:
+                return evaluate(program, F, ins)
+            call = call.outside()
+        return compute(F, call, ins)
 
     def _verify(self, number: int, call: Any, outs: list[Any]) -> None:
         digests = self.call.digests
@@ -244,7 +266,8 @@ def _recorded(program: Program, masks: list[int]) -> Program:
         recorded = getattr(eq.call.op, "recorded", None)
         if m and recorded is not None:
             call = eq.call
-            call = plan_of(call.op, call.ins, recorded(call, m)).call
+            op, params = recorded(call, m)
+            call = plan_of(op, call.ins, params).call
             more = call.outs[len(eq.outs) :]
             new = range(len(avals), len(avals) + len(more))
             avals += more
