@@ -166,7 +166,8 @@ def kept(row: Row, sample: Sample) -> dict[str, tuple[str, ...]]:
 def names_kept(op: Op, call: Any, i: int) -> tuple[str, ...]:
     names = []
     if op.recorded is not None:
-        call = plan_of(op, call.ins, op.recorded(call, 1 << i)).call
+        op, params = op.recorded(call, 1 << i)
+        call = plan_of(op, call.ins, params).call
     for s in call.spec(1 << i).saves:
         if s < 0:
             name = op.outs[0] if op.many_outs else op.outs[~s]

@@ -129,7 +129,10 @@ class custom_vjp(_Custom):
         self._rules: tuple[Function, Function] | None = None
 
     def defvjp(self, fwd: Function, bwd: Function) -> None:
-        """Give the rule: `fwd(*args) -> (out, residuals)`, `bwd(residuals, ct)`."""
+        """Give the rule: `fwd(*args) -> (out, residuals)`, `bwd(residuals, ct)`.
+
+        Raises nothing; what a rule gives is checked when it runs. Cost: constant.
+        """
         self._rules = fwd, bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -277,7 +280,10 @@ class custom_jvp(_Custom):
         self._rule: Function | None = None
 
     def defjvp(self, rule: Function) -> Function:
-        """Give the rule: `rule(primals, tangents) -> (out, tangent_out)`."""
+        """Give the rule: `rule(primals, tangents) -> (out, tangent_out)`; returns it.
+
+        Raises nothing; what a rule gives is checked when it runs. Cost: constant.
+        """
         self._rule = rule
         return rule
 

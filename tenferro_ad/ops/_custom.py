@@ -250,6 +250,7 @@ FORWARD = Op(
     joint=_fwd,
     joint_keeps=_fwd_keeps,
     unruled=lambda call: call.fwd.program,
+    inlines=lambda call: call.fwd.program,
 )
 """`fwd` with the rule, as regions record it that run again."""
 
@@ -265,6 +266,7 @@ CUSTOM_VJP = Op(
     joint_jvp=_vjp_push,
     recorded=_vjp_recorded,
     unruled=_vjp_unruled,
+    inlines=lambda call: call.primal.program,
     batch=_vjp_batch,
 )
 
@@ -395,5 +397,6 @@ CUSTOM_JVP = Op(
     joint_strong=_jvp_strong,
     joint_keeps=_jvp_keeps,
     joint_jvp=_jvp,
+    inlines=lambda call: call.primal.program,
     batch=_jvp_batch,
 )

@@ -131,6 +131,7 @@ class Op:
         "args",
         "batch",
         "infer",
+        "inlines",
         "is_select",
         "joint",
         "joint_jvp",
@@ -172,6 +173,7 @@ class Op:
         many_outs: bool = False,
         is_select: bool = False,
         unruled: Callable[[Call], Program | None] | None = None,
+        inlines: Callable[[Call], Program] | None = None,
         short: Callable[[Call, str], Any] | None = None,
         kink: str = "",
     ) -> None:
@@ -199,7 +201,8 @@ class Op:
         self.recorded = recorded
         # `unruled(call)`, for functions with a rule of their own: the program whose
         # operations recordings see around the one that takes the rule.
-        self.unruled = unruled
+        # `inlines(call)`: the program that compiled programs have in its place.
+        self.unruled, self.inlines = unruled, inlines
         self.batch = batch
         # Variadic: the one name of `args` stands for all operands; `many_outs`: that of
         # `outs` for all outputs, however many there are.

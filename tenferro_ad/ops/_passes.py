@@ -119,11 +119,16 @@ def without_reuse(program: Program) -> Program:
 
 
 def inlined(program: Program) -> Program:
-    """The equations of regions in place of the regions' calls."""
-    return expanded(
-        program,
-        lambda eq: inlined(eq.call.program) if hasattr(eq.call, "run") else None,
-    )
+    """The equations of regions in place of the regions' calls, and those of functions
+    with a rule of their own in place of the functions."""
+
+    def instead(eq: Equation) -> Program | None:
+        call = eq.call
+        if hasattr(call, "run"):
+            return inlined(call.program)
+        return inlined(call.op.inlines(call)) if call.op.inlines else None
+
+    return expanded(program, instead)
 
 
 def expanded(
