@@ -15,7 +15,7 @@ from .._aval import is_inexact
 from .._ledger import STATE, State
 from ..ops import CUSTOM_VJP, Call, closes_over
 from ..storage import ValueRecord
-from ..tape import NO_STEPS, Leaf
+from ..tape import NO_STEPS, Leaf, hold
 from ._dispatch import (
     Chain,
     chain_of,
@@ -71,7 +71,7 @@ def outside(level: Any, x: EagerTensor) -> EagerTensor:
         chain = chain[2]
     elif chain is not None and type(chain[0]) is Leaf:
         chain = _leaf_chain(level.outer, chain[0], x)
-    return value_at(x._record, chain, bare=False)  # type: ignore[no-any-return]
+    return value_at(x._record, chain)
 
 
 def _leaf_chain(level: Any, leaf: Leaf, x: EagerTensor) -> Chain:
@@ -154,7 +154,7 @@ class CustomSpec:
 
 def _dressed(x: Any) -> EagerTensor:
     if type(x) is ValueRecord:
-        return value_at(x, None, bare=False)  # type: ignore[no-any-return]
+        return value_at(x, None)
     return x  # type: ignore[no-any-return]
 
 
@@ -196,7 +196,10 @@ def recorded(
         tuple(names),
         lambda cts, saved: [g for i, g in enumerate(pull(cts, saved)) if i in tracked],
     )
-    saved = tuple([value_at(x._record, chain_of(x), bare=bare) for x in residuals])
+    if bare:
+        saved: Any = tuple([hold(x._record) for x in residuals])
+    else:
+        saved = tuple([value_at(x._record, chain_of(x)) for x in residuals])
     first = core.append(spec, tuple([nodes[i] for i in tracked]), saved)
     made = list(outs)
     for node, k in enumerate(smooth, first):
