@@ -19,7 +19,7 @@ from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import Part, Place, ProgramKernel, infer_call
 from ..errors import UnsupportedError
-from ..ops import OPS, Move, View
+from ..ops import OPS, Move, Program, Region, View
 from ..storage import (
     CheckedDescriptor,
     DeviceArray,
@@ -28,7 +28,9 @@ from ..storage import (
     count_copy,
     descriptor_at,
 )
+from ._direct import DIRECT, plan_of
 from ._places import Root, Schedule, Step, Strides
+from ._regions import Runner
 
 Number = np.ndarray[Any, Any]
 
@@ -249,10 +251,54 @@ class _Parts:
         return ~written[root.reason], root.offset
 
 
+def has_host_control(program: Program) -> bool:
+    """Whether an equation decides on the host what runs next, or moves values."""
+    return any(isinstance(eq.call.op.kernel, Region | Move) for eq in program.equations)
+
+
+class StepReplay(DeviceReplay):
+    """A program with loops or branches: one equation after the other, as eager work.
+
+    The schedule is what one launch would need; a run allocates each value by itself.
+    """
+
+    __slots__ = ("_runner",)
+
+    def __init__(
+        self, schedule: Schedule, device: Any, strides: Sequence[Strides]
+    ) -> None:
+        super().__init__(schedule, device, strides)
+        self._runner = Runner(schedule.program, plan_of, DIRECT)
+
+    def kernel(self) -> ProgramKernel:
+        """Refused: no single launch decides what runs next.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            op="submission of loops and branches",
+            backend=self.device_name,
+            fix="call the compiled function instead of submitting its graph",
+        )
+
+    def run(
+        self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None
+    ) -> list[ValueRecord]:
+        """One run. A loop that asks for a value waits for it.
+
+        Cost: an allocation for each value; no copy; a launch for each equation.
+        """
+        found = self._runner(state, inputs)
+        if spent is not None:
+            spent.extend(self.schedule.donated)
+        return found
+
+
 def _descriptor(
     start: int, aval: Aval, strides: Strides, placement: str
 ) -> CheckedDescriptor:
     return descriptor_at(start, aval.shape, aval.dtype, strides, placement)
 
 
-__all__ = ["DeviceReplay"]
+__all__ = ["DeviceReplay", "StepReplay", "has_host_control"]

@@ -18,7 +18,7 @@ from ..backends import AsynchronousDevice
 from ..errors import UnsupportedError
 from ..ops import Program, inlined, key_of
 from ..storage import AdValueRecord, ValueRecord
-from ._device_replay import DeviceReplay
+from ._device_replay import DeviceReplay, StepReplay, has_host_control
 from ._places import Schedule, Strides
 from ._replay import Replay
 from ._schedule import schedule
@@ -233,7 +233,10 @@ def _replay_of(
 
     def make() -> Replay | DeviceReplay:
         found = schedule(program, given, steps)
-        return DeviceReplay(found, device, steps) if launches else Replay(found)
+        if not launches:
+            return Replay(found)
+        kind = StepReplay if has_host_control(program) else DeviceReplay
+        return kind(found, device, steps)
 
     key = (key_of(program), given, steps, device if launches else None)
     return GRAPHS.get(key, make)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from .._aval import Aval
 from .._ledger import RECOMPUTE_OUTPUT, STATE, State
-from ..backends import CPU, Plan
-from ..errors import UnsupportedError
+from ..backends import Plan
 from ..ops import OPS, Body, Call, Equation, Evaluator, Op, Program, Region, last_uses
-from ..storage import ValueRecord, allocate
+from ..storage import ValueRecord, allocate, host_elements
 
 PlanOf = Callable[[Op, tuple[Aval, ...], tuple[Any, ...]], Plan]
 
@@ -28,13 +29,9 @@ def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
         plan_of: finds the plans of those operations.
         direct: computes the regions among them.
 
-    Raises:
-        UnsupportedError: the values are not in host memory.
     """
     kernel = call.op.kernel
     assert isinstance(kernel, Region)
-    if call.out.device is not CPU:
-        raise UnsupportedError(op=call.op.name, backend=call.out.device.name)
     single = len(call.outs) == 1
 
     def execute(state: State, *xs: ValueRecord) -> Any:
@@ -67,21 +64,29 @@ class Host:
         return allocate(self._state, call.outs[j], call.op.name)
 
     def put(self, target: ValueRecord, i: int, value: ValueRecord) -> None:
-        target.array[i] = value.array
+        array = target.array
+        if type(array) is np.ndarray:
+            array[i] = value.array
+        else:
+            part = target.derive(array.row(i), value.aval)
+            value.aval.device.write(part.array, value.array)
 
     def at(self, x: ValueRecord, i: int, aval: Aval) -> ValueRecord:
-        # Lent for one step: the loop holds `x`, and `owned` lets no view escape.
-        return ValueRecord(x.array[i, ...], aval, None)
+        array = x.array
+        if type(array) is np.ndarray:
+            # Lent for one step: the loop holds `x`, and `owned` lets no view escape.
+            return ValueRecord(array[i, ...], aval, None)
+        return x.derive(array.row(i), aval)
 
     def number(self, x: ValueRecord) -> Any:
-        return x.array.item()
+        return host_elements(x, self._call.op.name).item()
 
     def owned(self, outs: Sequence[Any], lent: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
         for y in outs:
-            # An inline record that nobody else has is a root of its own, row-major.
+            # All of a root, row-major, that nobody else has: it may leave as it is.
             shared = any(y is x for x in lent) or any(y is z for z in made)
-            if shared or y.account is None:
+            if shared or y.is_rootless or not y.is_whole:
                 plan = self._plan_of(OPS["accumulate"], (y.aval,), ())
                 y = plan.execute(self._state, y)
             made.append(y)

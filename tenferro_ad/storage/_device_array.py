@@ -113,6 +113,16 @@ class DeviceArray:
         """Whether it is all of its allocation, in C order."""
         return self.nbytes == self.allocation.nbytes and self.is_row_major
 
+    def row(self, i: int) -> DeviceArray:
+        """The elements at index `i` of the first axis, not seated in a container."""
+        return DeviceArray(
+            self.allocation,
+            self.shape[1:],
+            self.dtype,
+            self.offset + i * self.strides[0],
+            self.strides[1:],
+        )
+
     def view(self) -> TensorView:
         """Lend the elements for reading.
 
