@@ -70,7 +70,7 @@ class OpenClDevice(AsynchronousDevice):
         self.live_bytes = 0
         self.pool_bytes = 0
         self._largest = int(raw.max_mem_alloc_size)
-        self._printer = OpenCLPrinter({"f64"} if self.has_doubles else set())
+        self._printer = OpenCLPrinter(["f64"] if self.has_doubles else [])
         self._kernels_built: dict[tuple[str, str], Any] = {}
         self._programs: dict[str, Any] = {}
         self._pool: dict[int, list[Any]] = {}
@@ -198,10 +198,9 @@ class OpenClDevice(AsynchronousDevice):
         self.counts["map"] += 1
         if buffer.raw is None:
             return np.empty(0, np.uint8)
-        flags = cl.map_flags.READ if mode == "read" else _BOTH
-        array, _ = cl.enqueue_map_buffer(
-            self._host, buffer.raw, flags, 0, (buffer.nbytes,), np.uint8
-        )
+        flags: Any = cl.map_flags.READ if mode == "read" else _BOTH
+        mapping: Any = cl.enqueue_map_buffer
+        array, _ = mapping(self._host, buffer.raw, flags, 0, (buffer.nbytes,), np.uint8)
         found: np.ndarray[Any, Any] = array
         return found
 

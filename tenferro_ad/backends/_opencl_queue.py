@@ -180,7 +180,7 @@ class OpenClQueue:
             raise _refused(ForkedProcessError(operation="enqueue"))
         if self.is_lost:
             raise _refused(EngineLostError(operation="enqueue", engine=self.name))
-        buffers = [a.binding for a in (*launch.reads, *launch.writes)]
+        buffers: list[Any] = [a.binding for a in (*launch.reads, *launch.writes)]
         with self._lock:
             try:
                 waits = self._waits(buffers)
@@ -300,8 +300,7 @@ class OpenClQueue:
         status = event.look()
         if status >= 0:
             return None
-        name = cl.status_code.to_string(status, "an error of its own")
-        return OpenClFailureError(f"the command ended with status {status} ({name})")
+        return OpenClFailureError(f"the command ended with status {status}")
 
     def synchronise(self, deadline: float) -> Proof:
         """Wait for a marker behind everything that was enqueued."""

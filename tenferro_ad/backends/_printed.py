@@ -16,7 +16,7 @@ import numpy as np
 from .._aval import Aval
 from ..errors import UnsupportedError
 from ..ops import Call
-from ..storage import CheckedDescriptor, DeviceArgument
+from ..storage import CheckedDescriptor, DeviceArgument, c_strides
 from ._backend import Launch
 from .printing import SCALAR, Argument, Layout, Lowered, Strided, put_number
 from .printing import Launch as PrintedLaunch
@@ -41,6 +41,27 @@ class PrintedKernel:
         self._lower = lower
         self._known: dict[Any, Lowered] = {}
         self._lock = threading.Lock()
+
+    def print_row_major(self, call: Call) -> None:
+        """Print for row-major operands that begin where their memory does: what the
+        first launch asks for, most often.
+
+        Raises:
+            UnsupportedError: The printer lacks a part of it.
+        """
+        steps = [
+            [c_strides(a.shape, a.dtype.itemsize) for a in avals]
+            for avals in (call.ins, call.outs)
+        ]
+        ins, outs = (
+            [
+                Strided(0, tuple(n // a.dtype.itemsize for n in strides))
+                for a, strides in zip(avals, found, strict=True)
+            ]
+            for avals, found in zip((call.ins, call.outs), steps, strict=True)
+        )
+        key = tuple((0, strides) for strides in (*steps[0], *steps[1]))
+        self._known[key] = self._lower(list(ins), list(outs))
 
     def lowered(self, launch: Launch) -> Lowered:
         """The printed launches for the layouts of a launch.
@@ -88,9 +109,14 @@ def application(
     """
     if not printer.supports(call):
         raise unsupported(call, backend)
-    return PrintedKernel(
+    kernel = PrintedKernel(
         call.op.name, lambda ins, outs: printer.lower(call, ins, outs, accumulate=adds)
     )
+    try:
+        kernel.print_row_major(call)
+    except (KeyError, UnsupportedError) as error:  # a scalar function is not written
+        raise unsupported(call, backend) from error
+    return kernel
 
 
 def unsupported(call: Call, backend: str) -> UnsupportedError:

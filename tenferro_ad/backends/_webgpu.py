@@ -1,8 +1,9 @@
 """The WebGPU backend: Vulkan, Metal and Direct3D 12 through wgpu.
 
-The OpenGL fallback is refused: it runs a submission to its end inside the call, which is
-no asynchronous work. Buffers are never destroyed by hand and empty values never bound,
-because the library ends the process over either; records drop references after proof.
+The OpenGL fallback is refused: it runs a submission to its end inside the call, and so
+is no asynchronous lane. Buffers are never destroyed by hand and empty values are never
+bound, because the library ends the process over either; records drop references after
+proof.
 
 Kernels compute in 32-bit types everywhere and in 16- and 64-bit types where the device
 has them. Booleans take a word each in device memory and a byte on the host, so host
@@ -89,7 +90,7 @@ class WebGpuDevice(AsynchronousDevice):
         )
         self.counts: Counter[str] = Counter()
         self.live_bytes = 0
-        self._printer = WgslPrinter(self.features)
+        self._printer = WgslPrinter(sorted(self.features))
         self._pipelines: dict[tuple[str, str], Any] = {}
         self._constants: dict[bytes, Any] = {}
         self._kept: list[Any] = []
@@ -198,7 +199,8 @@ class WebGpuDevice(AsynchronousDevice):
         if mode == "write" and buffer.raw is not None:
             dtype = buffer.dtype if buffer.dtype == np.bool_ else np.dtype(np.uint8)
             action = self.writing(buffer, stored(mapped.view(dtype)))
-            self._queue.run(action, self.deadline)
+            if action is not None:
+                self._queue.run(action, self.deadline)
 
     def writing(
         self, buffer: GpuBuffer, staging: np.ndarray[Any, Any]

@@ -56,6 +56,7 @@ from ._layout import (
     CheckedStrided,
     Contiguous,
     WriteInjectivityProof,
+    c_strides,
     validations,
 )
 from ._provider import Provider, ProviderContext
@@ -162,6 +163,7 @@ __all__ = [
     "RetirementRecord",
     "bind_read",
     "bind_write",
+    "c_strides",
     "host_array",
     "retain_unproven",
     "retirements",
