@@ -298,7 +298,7 @@ def stored(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # ---- discovery
 
 
-def _adapters() -> list[Any]:
+def _cards() -> list[Any]:
     """Adapters whose submissions are asynchronous."""
     try:
         set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
@@ -328,7 +328,7 @@ _INSTALL: Final = (
 
 def discover() -> Iterator[DeviceInfo]:
     """What wgpu finds, in its own order."""
-    for index, adapter in enumerate(_adapters()):
+    for index, adapter in enumerate(_cards()):
         info = adapter.info
         name = f"webgpu:{index}"
         version = f"{info['description'] or info['vendor']}, {info['backend_type']}"
@@ -337,7 +337,7 @@ def discover() -> Iterator[DeviceInfo]:
 
 def open_device(index: int) -> WebGpuDevice:
     """The device of a discovery number."""
-    found = _adapters()
+    found = _cards()
     if index >= len(found):
         raise LaneUnavailableError(
             f"there are {len(found)} WebGPU adapters", "see `ta.devices('webgpu')`"

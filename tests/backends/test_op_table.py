@@ -104,7 +104,8 @@ def test_values_on_the_lane(eager_lane: Lane, lacking: set[str], name: str) -> N
             operands = [ta.asarray(x, device=lane.device) for x in sample.operands]
             lane.device.drain()
             before = lane.launched
-            if name in lacking and lane.name != "fake":
+            empty = name in INVERSES and not all(y.size for y in row.expected(sample))
+            if name in lacking and lane.name != "fake" and not empty:
                 with pytest.raises(UnsupportedError, match=name):
                     row.apply(sample, operands)
                 assert lane.launched == before
