@@ -34,19 +34,12 @@ from ._launch import Layout, Scalar, Strided
 @dataclass(frozen=True, slots=True)
 class Access:
     """The offset of an element: a constant, coefficients of variables, and those of
-    other index expressions (which the node `at` carries as arguments).
-
-    Attributes:
-        base, shifts: in a block of elements, the access of the block's corner, and
-            (how many, coefficient) steps away from it.
-    """
+    other index expressions (which the node `at` carries as arguments)."""
 
     array: Array
     constant: int
     coefficients: Mapping[str, int]
     others: tuple[int, ...] = ()
-    base: str | None = None
-    shifts: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -59,6 +52,7 @@ class Loops:
         tile: variables of the space along which to form blocks.
         slots: names of numbers that come with the launch, and which operand they are.
         blocks: variables of the space that advance by more than 1.
+        twins: variables inside a block, and those of the space that they add to.
     """
 
     space: tuple[Loop, ...]
@@ -69,6 +63,7 @@ class Loops:
     tile: tuple[str, str] | None = None
     slots: dict[str, int] = field(default_factory=dict)
     blocks: dict[str, int] = field(default_factory=dict)
+    twins: dict[str, str] = field(default_factory=dict)
 
     def new_access(self, access: Access) -> str:
         name = f"{access.array.name}.{len(self.accesses)}"

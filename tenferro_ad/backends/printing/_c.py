@@ -45,6 +45,9 @@ class CDialect(Dialect):
     def variable(self, dtype: Dtype, name: str, value: str) -> str:
         return f"{type_name(dtype)} {name} = {value};"
 
+    def block(self, dtype: Dtype, name: str, size: int) -> str:
+        return f"{type_name(dtype)} {name}[{size}];"
+
     def loop(self, name: str, first: str, end: str, step: str) -> str:
         return f"for (ix {name} = {first}; {name} < {end}; {name} += {step}) {{"
 

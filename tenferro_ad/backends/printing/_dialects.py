@@ -66,6 +66,10 @@ class Dialect:
     def variable(self, dtype: Dtype, name: str, value: str) -> str:
         raise NotImplementedError
 
+    def block(self, dtype: Dtype, name: str, size: int) -> str:
+        """An array of variables."""
+        raise NotImplementedError
+
     def loop(self, name: str, first: str, end: str, step: str) -> str:
         raise NotImplementedError
 

@@ -22,18 +22,17 @@ from ...ops import (
     Scan,
     Statement,
     Store,
-    const,
-    topological,
     var,
 )
 from ...ops import node as new_node
-from ._accesses import Access, Loops, expressions, mapped, rewritten
+from ._accesses import Access, Loops, mapped, rewritten
 
 LONG: Final = 2048  # elements of a reduction that one invocation should not do alone
 BUSY: Final = 1024  # invocations that are enough
 MOST_PARTS: Final = 1024
 PART: Final = 256  # elements of a partial result, at least
 WORTH_TILES: Final = 1 << 15  # multiplications below which blocks do not pay
+LEAST_BLOCKS: Final = 32  # fewer of them leave the device idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,16 @@ class Strip:
     parts: tuple[Part, ...]
     first: str
     step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A reduction whose accumulators are a block of `rows` x `cols`."""
+
+    over: tuple[Loop, ...]
+    parts: tuple[Part, ...]
+    rows: Loop
+    cols: Loop
 
 
 def count(over: tuple[Loop, ...]) -> int:
@@ -158,7 +167,8 @@ def tiled(loops: Loops, rows: int, cols: int) -> list[Loops]:
     work = count(loops.space) * max(
         (count(s.over) for s in loops.body if isinstance(s, Reduce)), default=0
     )
-    if m.size < rows or n.size < cols or work < WORTH_TILES:
+    blocks = count(loops.space) // (rows * cols)
+    if m.size < rows or n.size < cols or work < WORTH_TILES or blocks < LEAST_BLOCKS:
         return [plain]
     found = [_blocks(loops, m, n, rows, cols)]
     below, right = m.size % rows, n.size % cols
@@ -199,71 +209,27 @@ def _part(loops: Loops, bounds: dict[Loop, tuple[int, int]]) -> Loops:
 
 
 def _blocks(loops: Loops, m: Loop, n: Loop, rows: int, cols: int) -> Loops:
-    """Each statement once for every element of a block. Equal expressions are one
-    node, so what does not depend on a column is computed once for its row."""
-    accesses = dict(loops.accesses)
-    out = replace(loops, body=[], accesses=accesses, tile=None)
-    accumulators = {
-        p.name for s in loops.body if isinstance(s, Reduce) for p in s.parts
+    """Each statement over the elements of a block: loops of fixed length inside."""
+    i, j = (Loop(var(f"{v.var.name}_in"), size) for v, size in ((m, rows), (n, cols)))
+    inside = {
+        outer.var: new_node("iadd", [outer.var, inner.var])
+        for outer, inner in ((m, i), (n, j))
     }
-
-    def copy_of(e: Expr, i: int, j: int) -> Expr:
-        replacements: dict[Expr, Expr] = {
-            m.var: new_node("iadd", [m.var, const(i)]) if i else m.var,
-            n.var: new_node("iadd", [n.var, const(j)]) if j else n.var,
-        }
-        for node in topological(e):
-            if node.fn == "var" and node.name in accumulators:
-                replacements[node] = var(f"{node.name}_{i}_{j}", node.kind)
-        found = rewritten(e, replacements)
-        shifts: dict[Expr, Expr] = {}
-        for node in topological(found):
-            if node.fn in ("at", "at_if"):
-                args = tuple(rewritten(a, shifts) for a in node.args)
-                shifts[node] = new_node(
-                    node.fn, args, shifted(node.name, i, j), node.kind
-                )
-        return rewritten(found, shifts)
-
-    def shifted(name: str, i: int, j: int) -> str:
-        access = loops.accesses[name]
-        by = access.coefficients
-        i, j = i if m.var.name in by else 0, j if n.var.name in by else 0
-        made = f"{name}_{i}_{j}"
-        if made not in accesses:
-            accesses[made] = replace(
-                access,
-                base=f"{name}_0_0",
-                shifts=tuple(
-                    (times, loop.var.name) for times, loop in ((i, m), (j, n)) if times
-                ),
-            )
-        return made
-
-    elements = [(i, j) for i in range(rows) for j in range(cols)]
+    out = replace(loops, body=[], accesses={}, tile=None)
+    out.twins = {i.var.name: m.var.name, j.var.name: n.var.name}
+    for key, access in loops.accesses.items():
+        by = dict(access.coefficients)
+        by |= {x: by[y] for x, y in out.twins.items() if y in by}
+        out.accesses[key] = replace(access, coefficients=by)
     for s in loops.body:
-        match s:
-            case Reduce():
-                parts = tuple(
-                    Part(
-                        f"{p.name}_{i}_{j}",
-                        p.how,
-                        p.dtype,
-                        copy_of(p.value, i, j),
-                        None if p.where is None else copy_of(p.where, i, j),
-                    )
-                    for i, j in elements
-                    for p in s.parts
-                )
-                out.body.append(Reduce(s.over, parts))
-            case Store():
-                out.body += [mapped(s, lambda e: copy_of(e, i, j)) for i, j in elements]  # noqa: B023
-            case _:
-                raise AssertionError(s)
-    blocks = {m: m.size // rows, n: n.size // cols}
-    out.space = tuple(Loop(v.var, blocks.get(v, v.size)) for v in loops.space)
+        moved = mapped(s, lambda e: rewritten(e, inside))
+        if isinstance(moved, Reduce):
+            out.body.append(Tiled(moved.over, moved.parts, i, j))  # type: ignore[arg-type]
+        else:
+            assert isinstance(moved, Store)
+            out.body.append(replace(moved, over=(i, j)))
+    out.space = tuple(
+        Loop(v.var, v.size // {m: rows, n: cols}.get(v, 1)) for v in loops.space
+    )
     out.blocks = {m.var.name: rows, n.var.name: cols}
     return out
-
-
-__all__ = ["Named", "Splitter", "Strip", "count", "expressions", "tiled"]

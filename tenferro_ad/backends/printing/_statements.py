@@ -20,12 +20,12 @@ from ...ops import (
 )
 from ._accesses import Loops, expressions
 from ._dialects import BOOL, Dialect, Dtype, computed
-from ._schedule import Named, Strip, count
+from ._schedule import Named, Strip, Tiled, count
 from ._writer import Writer
 
 # Floating summands that are added apart before they join the sum: rounding grows with
 # the length of the block and the number of blocks, not with their product.
-BLOCK: Final = 64
+BLOCK: Final = 32
 
 
 class Body(Writer):
@@ -42,17 +42,21 @@ class Body(Writer):
         """The variables of the space from the number of the invocation."""
         end = self.param("threads", self.threads)
         self.line(f"if (gid >= {end}) {{ return; }}")
-        rest = "gid"
-        for k, loop in reversed(list(enumerate(self.loops.space))):
+        self.unravel("gid", self.loops.space)
+
+    def unravel(self, place: str, over: Sequence[Loop]) -> None:
+        """The variables of loops from a position in row-major order."""
+        rest = place
+        for k, loop in reversed(list(enumerate(over))):
             name = loop.var.name
             block = self.loops.blocks.get(name, 1)
-            place = rest
+            own = rest
             if k:
                 size = self.size(loop)
-                place, left = f"{rest} % {size}", f"{rest} / {size}"
+                own, left = f"{rest} % {size}", f"{rest} / {size}"
                 rest = self.declare(("rest", name), self.index, left)
-            place = f"({place}) * {block}" if block > 1 else place
-            self.line(self.dialect.let(self.index, name, place))
+            own = f"({own}) * {block}" if block > 1 else own
+            self.line(self.dialect.let(self.index, name, own))
 
     def statement(self, s: Any) -> None:
         match s:
@@ -61,6 +65,8 @@ class Body(Writer):
                 self.names[s.name] = (self.value(s.value, dtype), dtype)
             case Reduce() | Strip():
                 self._reduce(s)
+            case Tiled():
+                self._tiled(s)
             case Scan():
                 self._scan(s)
             case Store():
@@ -90,24 +96,6 @@ class Body(Writer):
         for loop in over:
             self.open(self.dialect.loop(loop.var.name, "0", self.size(loop), "1"))
 
-    def open_strip(self, s: Strip) -> None:
-        """One loop over every `step`-th element, wherever it lies among the loops."""
-        total = self.param(("total", s.first), count(s.over))
-        step = self.param(("step", s.first), s.step)
-        if len(s.over) == 1:
-            name = s.over[0].var.name
-            self.open(self.dialect.loop(name, s.first, total, step))
-            return
-        self.open(self.dialect.loop(f"{s.first}_at", s.first, total, step))
-        rest = f"{s.first}_at"
-        for k, loop in reversed(list(enumerate(s.over))):
-            place = rest
-            if k:
-                size = self.size(loop)
-                place, left = f"{rest} % {size}", f"{rest} / {size}"
-                rest = self.declare(("rest", loop.var.name), self.index, left)
-            self.line(self.dialect.let(self.index, loop.var.name, place))
-
     def close_loops(self, n: int) -> None:
         for _ in range(n):
             self.close()
@@ -125,43 +113,88 @@ class Body(Writer):
         guarded = any(p.where is not None for p in s.parts)
         roots = [e for p in s.parts for e in (p.value, p.where) if e is not None]
         self.hoist(roots, inner, reads=not guarded)
-        if isinstance(s, Strip):
-            self.open_strip(s)
-            self._accumulate(s.parts, totals)
-            self.close()
+        ranges = self._ranges(s)
+        is_sum = len(s.parts) == 1 and s.parts[0].how == "sum" and ranges
+        if is_sum and size > 2 * BLOCK and totals[0][1].kind in "fc":
+            self._blocks(s, ranges, totals[0])
             return
-        if self._is_blocked(s):
-            self._blocks(s, totals)
-            return
-        self.open_loops(s.over)
+        for r in ranges:
+            self.open(self.dialect.loop(*r))
+        self._place_in(s)
         self._accumulate(s.parts, totals)
-        self.close_loops(len(s.over))
+        self.close_loops(len(ranges))
 
-    def _is_blocked(self, s: Reduce) -> bool:
-        return (
-            bool(s.over)
-            and s.over[-1].size > 2 * BLOCK
-            and len(s.parts) == 1
-            and s.parts[0].how == "sum"
-            and self._dtype_of(s.parts[0]).kind in "fc"
-        )
+    def _ranges(self, s: Reduce | Strip) -> list[tuple[str, str, str, str]]:
+        """Name, first, end and step of each loop. A strip takes a run of neighbours,
+        then skips the runs of others."""
+        if isinstance(s, Reduce):
+            return [(v.var.name, "0", self.size(v), "1") for v in s.over]
+        total = self.param(("total", s.first), count(s.over))
+        step = self.param(("step", s.first), s.step)
+        name = s.over[0].var.name if len(s.over) == 1 else f"{s.first}_at"
+        return [
+            (f"{name}_block", f"{s.first} * {BLOCK}", total, f"{BLOCK} * {step}"),
+            (name, f"{name}_block", self._stop(name, total), "1"),
+        ]
 
-    def _blocks(self, s: Reduce, totals: list[tuple[str, Dtype]]) -> None:
-        *outer, last = s.over
-        name, end = last.var.name, self.size(last)
-        self.open_loops(outer)
-        self.open(self.dialect.loop(f"{name}_at", "0", end, str(BLOCK)))
-        held = [self._start(p, "_part") for p in s.parts]
-        limit = self.library.resolved(
-            f"minimum$({name}_at + {BLOCK}, {end})", self.index
-        )
-        stop = self.declare(("stop", name), self.index, limit)
-        self.open(self.dialect.loop(name, f"{name}_at", stop, "1"))
-        self._accumulate(s.parts, held)
+    def _stop(self, name: str, end: str) -> str:
+        """The end of a block."""
+        text = f"minimum$({name}_block + {BLOCK}, {end})"
+        return self.library.resolved(text, self.index)
+
+    def _place_in(self, s: Reduce | Strip) -> None:
+        """The variables of a strip over several loops."""
+        if isinstance(s, Strip) and len(s.over) > 1:
+            self.unravel(f"{s.first}_at", s.over)
+
+    def _blocks(
+        self,
+        s: Reduce | Strip,
+        ranges: Sequence[tuple[str, str, str, str]],
+        total: tuple[str, Dtype],
+    ) -> None:
+        *outer, (name, first, end, step) = ranges
+        for r in outer:
+            self.open(self.dialect.loop(*r))
+        if isinstance(s, Reduce):
+            self.open(self.dialect.loop(f"{name}_block", first, end, str(BLOCK)))
+            first, end = f"{name}_block", self._stop(name, end)
+        part, dtype = self._start(s.parts[0], "_part")
+        end = self.declare(("stop", name), self.index, end)
+        self.open(self.dialect.loop(name, first, end, step))
+        self._place_in(s)
+        self._accumulate(s.parts, [(part, dtype)])
         self.close()
-        for (total, dtype), (part, _) in zip(totals, held, strict=True):
-            self.line(f"{total} = {self._sum(total, part, dtype)};")
-        self.close_loops(1 + len(outer))
+        self.line(f"{total[0]} = {self._sum(total[0], part, dtype)};")
+        self.close_loops(len(ranges) - isinstance(s, Strip))
+
+    def _tiled(self, s: Tiled) -> None:
+        i, j = s.rows.var.name, s.cols.var.name
+        size = s.rows.size * s.cols.size
+        at = f"{i} * {s.cols.size} + {j}"
+        totals = []
+        for p in s.parts:
+            dtype = self._dtype_of(p)
+            start = self.dialect.literal(COMBINES[p.how][1], dtype)
+            self.line(self.dialect.block(dtype, p.name, size))
+            self.open(self.dialect.loop(f"{p.name}_at", "0", str(size), "1"))
+            self.line(f"{p.name}[{p.name}_at] = {start};")
+            self.close()
+            totals.append((f"{p.name}[{at}]", dtype))
+            self.names[p.name] = totals[-1]
+        roots = [e for p in s.parts for e in (p.value, p.where) if e is not None]
+        reads = all(p.where is None for p in s.parts)
+        inner = {loop.var.name for loop in s.over}
+        if not count(s.over):
+            return
+        self.hoist(roots, inner | {i, j}, reads=reads)
+        self.open_loops(s.over)
+        self.hoist(roots, {i, j}, reads=reads)
+        self.open_loops([s.rows])
+        self.hoist(roots, {j}, reads=reads)
+        self.open_loops([s.cols])
+        self._accumulate(s.parts, totals)
+        self.close_loops(2 + len(s.over))
 
     def _sum(self, a: str, b: str, dtype: Dtype) -> str:
         if dtype.kind == "c":

@@ -44,6 +44,9 @@ class WgslDialect(Dialect):
     def variable(self, dtype: Dtype, name: str, value: str) -> str:
         return f"var {name}: {type_name(dtype)} = {value};"
 
+    def block(self, dtype: Dtype, name: str, size: int) -> str:
+        return f"var {name}: array<{type_name(dtype)}, {size}>;"
+
     def loop(self, name: str, first: str, end: str, step: str) -> str:
         return f"for (var {name}: ix = {first}; {name} < {end}; {name} += {step}) {{"
 

@@ -25,7 +25,7 @@ from ._accesses import Access, Loops
 from ._dialects import BOOL, Dialect, Dtype, computed
 from ._functions import INDICES, WORD, WORDS, operand_dtype, template
 from ._library import Library
-from ._schedule import Strip
+from ._schedule import Strip, Tiled
 
 
 class Writer:
@@ -46,8 +46,9 @@ class Writer:
         self.temps = 0
         self.fast = {loop.var.name for loop in loops.space[-1:]}
         for s in loops.body:
-            if isinstance(s, Reduce | Strip | Store):
+            if isinstance(s, Reduce | Strip | Tiled | Store):
                 self.fast |= {loop.var.name for loop in s.over[-1:]}
+        self.fast |= {x for x, y in loops.twins.items() if y in self.fast}
 
     # -- lines and scopes --------------------------------------------------------------
 
@@ -94,6 +95,8 @@ class Writer:
         return self.word_of[key]
 
     def size(self, loop: Loop) -> str:
+        if loop.var.name in self.loops.twins:
+            return str(loop.size)
         return self.param(("extent", loop.var.name), loop.size)
 
     # -- dtypes ------------------------------------------------------------------------
@@ -191,14 +194,10 @@ class Writer:
 
     def offset(self, e: Expr) -> str:
         access = self.loops.accesses[e.name]
-        base = access.base or e.name
-        text = self._linear(base, access)
-        for times, name in access.shifts:
-            step = self._stride(base, access, name)
-            text += f" + {times}" if not step else f" + {times} * {step}"
+        text = self._linear(e.name, access)
         others = e.args[len(e.args) - len(access.others) :]
         for k, (other, n) in enumerate(zip(others, access.others, strict=True)):
-            step = self.param(("other", base, k), n)
+            step = self.param(("other", e.name, k), n)
             text += f" + {self.operand(other, self.index)} * {step}"
         return text
 
@@ -217,7 +216,7 @@ class Writer:
         n = access.coefficients[v]
         if n == 1 and v in self.fast:
             return ""
-        return self.param(("stride", name, v), n)
+        return self.param(("stride", name, self.loops.twins.get(v, v)), n)
 
     def _load(self, e: Expr) -> str:
         array = self.loops.accesses[e.name].array
