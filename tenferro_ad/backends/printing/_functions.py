@@ -7,12 +7,14 @@ of the same name, with a `c` before it for complex numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from ._dialects import BOOL, DOUBLE, Dtype
+from ...ops import Expr, node_dtype, topological
+from ._dialects import BOOL, DOUBLE, Dtype, computed
+from ._library import Library
 
 PARTS: Final = ("real", "imag", "abs", "angle")  # real values of complex numbers
 
@@ -157,3 +159,24 @@ def operand_dtype(fn: str, operands: Sequence[Any], result: Dtype) -> Dtype:
     if fn == "complex":
         return np.dtype(f"f{result.itemsize // 2}")
     return result
+
+
+def missing_function(expr: Expr, dtypes: Mapping[str, Any], library: Library) -> str:
+    """The first scalar function of an expression that the library lacks for its
+    operands, or nothing. `dtypes` are those of the variables."""
+    known: dict[Expr, Any] = {}
+    for node in topological(expr):
+        if node.fn == "var":
+            known[node] = dtypes[node.name]
+        elif node.fn == "const":
+            known[node] = node.value
+        else:
+            operands = [known[a] for a in node.args]
+            known[node] = node_dtype(node, operands)
+            dtype = known[node]
+            if node.fn == "select" or not isinstance(dtype, np.dtype):
+                continue
+            takes = computed(operand_dtype(node.fn, operands, dtype))
+            if library.missing(template(node.fn, takes, len(operands)), takes):
+                return f"{node.fn} of {takes}"
+    return ""

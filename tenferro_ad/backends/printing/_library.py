@@ -54,6 +54,18 @@ class Library:
             dtype = DOUBLE if dtype.itemsize == 16 else SINGLE
         return _NAME.sub(lambda m: self._named(m[1], dtype), text)
 
+    def missing(self, text: str, dtype: Dtype) -> str | None:
+        """The name of a function in a text that does not exist for a dtype."""
+        if dtype.kind == "c":
+            dtype = DOUBLE if dtype.itemsize == 16 else SINGLE
+        for name in _NAME.findall(text):
+            is_known = name in self.dialect.macros or (
+                dtype.kind == "f" and name in self.dialect.builtins
+            )
+            if not is_known and self._source(name, dtype) is None:
+                return str(name)
+        return None
+
     def _named(self, name: str, dtype: Dtype) -> str:
         if dtype.kind == "f" and name in self.dialect.builtins:
             return self.dialect.builtins[name]
@@ -61,20 +73,22 @@ class Library:
         if name in self.dialect.macros or made in self.texts:
             return made
         self.texts[made] = ""  # reserves the name; those that it calls come first
-        text = self._written(self._source(name, dtype), dtype)
+        source = self._source(name, dtype)
+        assert source is not None, name
+        text = self._written(source, dtype)
         del self.texts[made]
         self.texts[made] = self.dialect.function(text)
         return made
 
-    def _source(self, name: str, dtype: Dtype) -> str:
+    def _source(self, name: str, dtype: Dtype) -> str | None:
         own = self.dialect.own_functions(dtype)
         if name in own:
             return own[name]
         if dtype.kind == "f":
-            return _REAL[name]
+            return _REAL.get(name)
         if name in _WRAPPING:
             return self.dialect.wrapping(_WRAPPING[name], dtype)
-        return (_SIGNED if dtype.kind == "i" else _UNSIGNED)[name]
+        return (_SIGNED if dtype.kind == "i" else _UNSIGNED).get(name)
 
     def _written(self, text: str, dtype: Dtype) -> str:
         name = type_name(dtype)

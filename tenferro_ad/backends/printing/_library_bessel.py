@@ -38,7 +38,7 @@ fn ivasymptotic$(v: T, x: T) -> T {
     last = abs$(term);
     total = total + term;
   }
-  return total / sqrt$(F(6.283185307179586) * x);
+  return total * F(0.3989422804014327) / sqrt$(x);
 }
 fn ivscaled$(order: T, arg: T, scaled: B) -> T {
   var v: T = order;
@@ -148,6 +148,7 @@ fn jvmiller$(v: T, x: T) -> T {
 fn jvright$(v: T, x: T) -> T {
   if (x > F(25) + F(0.5) * v * v) { return jvasymptotic$(v, x); }
   if (x < F(1) || F(0.25) * x * x < v + F(1)) { return jvseries$(v, x); }
+  if (x > F(20000)) { return nan$(); }
   return jvmiller$(v, x);
 }
 fn jv$(order: T, arg: T) -> T {
@@ -168,12 +169,13 @@ fn jv$(order: T, arg: T) -> T {
     if (v > F(0)) { return F(0); }
     return inf$();
   }
-  if (v >= F(0)) { return sign * jvright$(v, x); }
+  if (v > F(-1)) { return sign * jvright$(v, x); }
   let first: T = v - floor$(v);
+  let steps: I = i32(floor$(F(0.5) - v + first));
   var n: T = first;
   var here: T = jvright$(first, x);
   var above: T = jvright$(first + F(1), x);
-  while (n > v) {
+  for (var k: I = 0; k < steps; k = k + 1) {
     let below: T = F(2) * n / x * here - above;
     above = here;
     here = below;

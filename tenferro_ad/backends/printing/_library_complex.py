@@ -43,7 +43,14 @@ fn cdiv$(a: C, b: C) -> C {
   return cx$((a.x * r + a.y) * s, (a.y * r - a.x) * s);
 }
 fn creciprocal$(a: C) -> C {
-  return cdiv$(cx$(F(1), F(0)), a);
+  if (abs$(a.y) <= abs$(a.x)) {
+    let r: T = a.y / a.x;
+    let d: T = a.x + a.y * r;
+    return cx$(F(1) / d, -r / d);
+  }
+  let r: T = a.x / a.y;
+  let d: T = a.x * r + a.y;
+  return cx$(r / d, F(-1) / d);
 }
 fn csign$(a: C) -> C {
   let size: T = hypot$(a.x, a.y);
@@ -116,9 +123,11 @@ fn clog10$(a: C) -> C {
   return cscale$(clog$(a), F(0.4342944819032518));
 }
 fn csinh$(a: C) -> C {
+  if (a.y == F(0)) { return cx$(sinh$(a.x), a.y); }
   return cx$(sinh$(a.x) * cos$(a.y), cosh$(a.x) * sin$(a.y));
 }
 fn ccosh$(a: C) -> C {
+  if (a.y == F(0)) { return cx$(cosh$(a.x), a.y * copysign$(F(1), a.x)); }
   return cx$(cosh$(a.x) * cos$(a.y), sinh$(a.x) * sin$(a.y));
 }
 fn ctanh$(a: C) -> C {
@@ -162,9 +171,11 @@ fn casinh$(a: C) -> C {
   return cx$(w.y, -w.x);
 }
 fn catanh$(a: C) -> C {
-  let d: T = (F(1) - a.x) * (F(1) - a.x) + a.y * a.y;
-  let s: T = (F(1) - a.x) * (F(1) + a.x) - a.y * a.y;
-  return cx$(F(0.25) * log1p$(F(4) * a.x / d), F(0.5) * atan2$(F(2) * a.y, s));
+  let x: T = abs$(a.x);
+  let d: T = (F(1) - x) * (F(1) - x) + a.y * a.y;
+  let s: T = (F(1) - x) * (F(1) + x) - a.y * a.y;
+  let re: T = copysign$(F(0.25) * log1p$(F(4) * x / d), a.x);
+  return cx$(re, F(0.5) * atan2$(F(2) * a.y, s));
 }
 fn catan$(a: C) -> C {
   let w: C = catanh$(cx$(-a.y, a.x));
@@ -173,7 +184,7 @@ fn catan$(a: C) -> C {
 fn cpow$(a: C, b: C) -> C {
   if (ciszero$(b)) { return cx$(F(1), F(0)); }
   if (ciszero$(a)) {
-    if (b.x > F(0) && b.y == F(0)) { return cx$(F(0), F(0)); }
+    if (b.x > F(0)) { return cx$(F(0), F(0)); }
     return cx$(nan$(), nan$());
   }
   if (b.y == F(0) && b.x == floor$(b.x) && abs$(b.x) < F(100)) {

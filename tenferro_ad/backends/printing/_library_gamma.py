@@ -82,10 +82,14 @@ def _maclaurin() -> str:
 
 GAMMAS: Final = f"""
 fn sinpi$(x: T) -> T {{
-  let r: T = x - F(2) * floor$(x * F(0.5));
-  if (r > F(1.5)) {{ return sin$(F(3.141592653589793) * (r - F(2))); }}
-  if (r > F(0.5)) {{ return sin$(F(3.141592653589793) * (F(1) - r)); }}
-  return sin$(F(3.141592653589793) * r);
+  let k: T = floor$(x + F(0.5));
+  let s: T = sin$(F(3.141592653589793) * (x - k));
+  if (k - F(2) * floor$(k * F(0.5)) == F(1)) {{ return -s; }}
+  return s;
+}}
+fn cotpi$(x: T) -> T {{
+  let r: T = F(3.141592653589793) * (x - floor$(x + F(0.5)));
+  return cos$(r) / sin$(r);
 }}
 fn gammaln$(x: T) -> T {{
   if (isnan$(x)) {{ return x; }}
@@ -97,6 +101,7 @@ fn gammaln$(x: T) -> T {{
   return gammaln_right$(x);
 }}
 fn gammaln_right$(x: T) -> T {{
+  if (x >= F(0.5) && x <= F(3)) {{ return log$(gamma$(x)); }}
   var up: T = x;
   var by: T = F(1);
   while (up < F(7)) {{
@@ -133,8 +138,7 @@ fn digamma$(x: T) -> T {{
   if (x <= F(0)) {{
     if (x == F(0)) {{ return -copysign$(inf$(), x); }}
     if (x == floor$(x)) {{ return nan$(); }}
-    let t: T = sinpi$(x + F(0.5)) / sinpi$(x);
-    return digamma_right$(F(1) - x) - F(3.141592653589793) * t;
+    return digamma_right$(F(1) - x) - F(3.141592653589793) * cotpi$(x);
   }}
   return digamma_right$(x);
 }}
@@ -164,18 +168,34 @@ fn zeta$(x: T, q: T) -> T {{
     n = n + 1;
   }}
   var power: T = pow$(base, -x);
+  if (power <= F(1e-20) * total) {{ return total; }}
   total = total + power * base / (x - F(1)) + F(0.5) * power;
   var rise: T = F(1);
   var k: T = F(0);
 {_maclaurin()}
   return total;
 }}
+fn stirlingrest$(x: T) -> T {{
+  let z: T = F(1) / (x * x);
+  return {horner(_STIRLING, "z")} / x;
+}}
 fn betaln$(a: T, b: T) -> T {{
-  return gammaln$(a) + gammaln$(b) - gammaln$(a + b);
+  let p: T = minimum$(a, b);
+  let q: T = maximum$(a, b);
+  if (!(q >= F(10)) || !(p > F(0)) || !isfinite$(q)) {{
+    return gammaln$(p) + gammaln$(q) - gammaln$(p + q);
+  }}
+  let rest: T = stirlingrest$(q) - stirlingrest$(p + q);
+  let last: T = log1p$(-p / (p + q));
+  if (p < F(10)) {{
+    return gammaln$(p) + rest + p - p * log$(p + q) + (q - F(0.5)) * last;
+  }}
+  let first: T = (p - F(0.5)) * log$(p / (p + q)) + q * last;
+  return F(0.9189385332046727) - F(0.5) * log$(q) + stirlingrest$(p) + rest + first;
 }}
 fn gammafactor$(a: T, x: T) -> T {{
-  if (a < F(20)) {{ return pow$(x, a) * exp$(-x) / gamma$(a); }}
-  return exp$(a * log$(x) - x - gammaln$(a));
+  if (a < F(20) && x < F(50)) {{ return pow$(x, a) * exp$(-x) / gamma$(a + F(1)); }}
+  return exp$(a * log$(x) - x - gammaln$(a + F(1)));
 }}
 fn gammainc$(a: T, x: T) -> T {{
   if (!(a >= F(0) && x >= F(0))) {{ return nan$(); }}
@@ -203,20 +223,20 @@ fn gammaseries$(a: T, x: T) -> T {{
   var term: T = F(1);
   var total: T = F(1);
   var up: T = a;
-  for (var k: I = 0; k < 2000; k = k + 1) {{
+  for (var k: I = 0; k < 200000; k = k + 1) {{
     up = up + F(1);
     term = term * (x / up);
     total = total + term;
-    if (term <= total * F(1e-17)) {{ break; }}
+    if (term <= total * F(1e-17)) {{ return total * gammafactor$(a, x); }}
   }}
-  return total * gammafactor$(a, x) / a;
+  return nan$();
 }}
 fn gammafraction$(a: T, x: T) -> T {{
   var b: T = x + F(1) - a;
   var c: T = F(1e30);
   var d: T = F(1) / b;
   var found: T = d;
-  for (var k: I = 1; k < 2000; k = k + 1) {{
+  for (var k: I = 1; k < 200000; k = k + 1) {{
     let an: T = -T(k) * (T(k) - a);
     b = b + F(2);
     d = an * d + b;
@@ -226,9 +246,35 @@ fn gammafraction$(a: T, x: T) -> T {{
     d = F(1) / d;
     let step: T = d * c;
     found = found * step;
-    if (abs$(step - F(1)) < F(EPS)) {{ break; }}
+    if (abs$(step - F(1)) < F(EPS)) {{ return found * a * gammafactor$(a, x); }}
   }}
-  return found * gammafactor$(a, x);
+  return nan$();
+}}
+fn gammaincinv$(a: T, p: T) -> T {{
+  if (!(a > F(0) && p >= F(0) && p <= F(1))) {{ return nan$(); }}
+  if (p == F(0)) {{ return F(0); }}
+  if (p == F(1)) {{ return inf$(); }}
+  var low: T = exp$((log$(p) + gammaln$(a + F(1))) / a);
+  var high: T = maximum$(a, F(1));
+  while (gammainc$(a, high) < p) {{ high = F(2) * high; }}
+  var x: T = low;
+  if (a > F(1)) {{
+    let t: T = ndtri$(p) / (F(3) * sqrt$(a));
+    let s: T = F(1) - F(1) / (F(9) * a) + t;
+    x = a * s * s * s;
+  }}
+  if (!(x > low && x < high)) {{ x = F(0.5) * (low + high); }}
+  for (var k: I = 0; k < 100; k = k + 1) {{
+    var off: T = F(1) - p - gammaincc$(a, x);
+    if (p < F(0.5)) {{ off = gammainc$(a, x) - p; }}
+    if (off < F(0)) {{ low = x; }} else {{ high = x; }}
+    let slope: T = exp$((a - F(1)) * log$(x) - x - gammaln$(a));
+    var next: T = x - off / slope;
+    if (!(next > low && next < high)) {{ next = F(0.5) * (low + high); }}
+    if (abs$(next - x) <= F(EPS) * x) {{ return next; }}
+    x = next;
+  }}
+  return x;
 }}
 fn betafraction$(a: T, b: T, x: T) -> T {{
   var c: T = F(1);
@@ -254,6 +300,7 @@ fn nonzero$(x: T) -> T {{
   return x;
 }}
 fn betainc$(a: T, b: T, x: T) -> T {{
+  if (!(a > F(0) && b > F(0) && x >= F(0) && x <= F(1))) {{ return nan$(); }}
   if (x <= F(0)) {{ return F(0); }}
   if (x >= F(1)) {{ return F(1); }}
   let power: T = a * log$(x) + b * log1p$(-x) - betaln$(a, b);
@@ -300,5 +347,23 @@ fn binomial_quantile$(u: T, n: T, p: T) -> T {{
     }}
   }}
   return low;
+}}
+fn betaincinv$(a: T, b: T, p: T) -> T {{
+  if (!(a > F(0) && b > F(0) && p >= F(0) && p <= F(1))) {{ return nan$(); }}
+  if (p == F(0) || p == F(1)) {{ return p; }}
+  var low: T = F(0);
+  var high: T = F(1);
+  var x: T = exp$((log$(p) + log$(a) + betaln$(a, b)) / a);
+  if (!(x > F(0) && x < F(0.3))) {{ x = a / (a + b); }}
+  for (var k: I = 0; k < 200; k = k + 1) {{
+    let off: T = betainc$(a, b, x) - p;
+    if (off < F(0)) {{ low = x; }} else {{ high = x; }}
+    let power: T = (a - F(1)) * log$(x) + (b - F(1)) * log1p$(-x) - betaln$(a, b);
+    var next: T = x - off / exp$(power);
+    if (!(next > low && next < high)) {{ next = F(0.5) * (low + high); }}
+    if (abs$(next - x) <= F(EPS) * x) {{ return next; }}
+    x = next;
+  }}
+  return x;
 }}
 """

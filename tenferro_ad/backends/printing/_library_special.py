@@ -40,6 +40,7 @@ fn erfcxright$(x: T) -> T {{
   return F(2) * {horner(FADDEEVA_TERMS, "q")} * r * r + F(0.5641895835477563) * r;
 }}
 fn erfcx$(x: T) -> T {{
+  if (x < F(-27)) {{ return inf$(); }}
   if (x < F(0)) {{ return F(2) * exp$(x * x) - erfcxright$(-x); }}
   if (x > F(1e6)) {{ return F(0.5641895835477563) / x; }}
   return erfcxright$(x);
@@ -67,7 +68,9 @@ fn erfguess$(w: T) -> T {{
   return {horner(_GILES_FAR, "f")};
 }}
 fn erfcinvlow$(p: T) -> T {{
-  var x: T = erfguess$(-log$(p * (F(2) - p))) * (F(1) - p);
+  let size: T = -log$(p);
+  var x: T = sqrt$(size - F(0.5) * log$(F(3.141592653589793) * size));
+  if (size < F(12)) {{ x = erfguess$(-log$(p * (F(2) - p))) * (F(1) - p); }}
   for (var k: I = 0; k < 3; k = k + 1) {{
     let u: T = (erfc$(x) - p) / (F(-1.1283791670955126) * exp$(-x * x));
     x = x - u / (F(1) + x * u);
@@ -123,15 +126,20 @@ fn entr$(x: T) -> T {
   if (x < F(0)) { return -inf$(); }
   return x;
 }
+fn logratio$(x: T, y: T) -> T {
+  let q: T = x / y;
+  if (q > F(0) && isfinite$(q)) { return log$(q); }
+  return log$(x) - log$(y);
+}
 fn rel_entr$(x: T, y: T) -> T {
   if (isnan$(x) || isnan$(y)) { return x + y; }
-  if (x > F(0) && y > F(0)) { return x * log$(x / y); }
+  if (x > F(0) && y > F(0)) { return x * logratio$(x, y); }
   if (x == F(0) && y >= F(0)) { return F(0); }
   return inf$();
 }
 fn kl_div$(x: T, y: T) -> T {
   if (isnan$(x) || isnan$(y)) { return x + y; }
-  if (x > F(0) && y > F(0)) { return x * log$(x / y) - x + y; }
+  if (x > F(0) && y > F(0)) { return x * logratio$(x, y) - x + y; }
   if (x == F(0) && y >= F(0)) { return y; }
   return inf$();
 }

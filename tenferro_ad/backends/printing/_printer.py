@@ -31,7 +31,9 @@ from ...ops import (
 from ._accesses import Loops, coalesce, prepare
 from ._c import CudaDialect, OpenCLDialect
 from ._dialects import BOOL, DOUBLE, HALF, SINGLE, Dialect, Dtype, computed
+from ._functions import missing_function
 from ._launch import Argument, Launch, Layout, Lowered, Slot, Strided, put_number
+from ._library import Library
 from ._schedule import Splitter, tiled
 from ._statements import Body
 from ._wgsl import WgslDialect
@@ -54,6 +56,7 @@ class Printer:
         self.features = frozenset(features)
         self._dialect = self.dialect()
         self.name = self._dialect.name
+        self._found: dict[Any, str] = {}  # what is missing, by operation and dtypes
 
     # -- what the lane has -------------------------------------------------------------
 
@@ -82,12 +85,24 @@ class Printer:
             if not self.has_dtype(aval.dtype):
                 self._refuse(name, f"no dtype {aval.dtype} on `{self.name}`")
         if isinstance(kernel, Elementwise):
-            self._check_functions(applied)
+            if found := self._missing(applied):
+                self._refuse(name, f"no function {found} on `{self.name}`")
         elif not isinstance(kernel, Write) or kernel.form is None:
             self._refuse(name, f"no kernel of this row on `{self.name}`")
 
-    def _check_functions(self, applied: Call) -> None:
-        """Every scalar function of the expression must be known for its dtype."""
+    def _missing(self, applied: Call) -> str:
+        """A scalar function of the expression that is not known for its dtype."""
+        op, dtypes = applied.op, tuple(a.dtype for a in applied.ins)
+        key = op, dtypes
+        if key not in self._found:
+            assert isinstance(op, ElementwiseOp)
+            kinds = tuple("c" if d.kind == "c" else "r" for d in dtypes)
+            self._found[key] = missing_function(
+                op.expr_of(kinds),
+                dict(zip(op.args, dtypes, strict=True)),
+                Library(self._dialect),
+            )
+        return self._found[key]
 
     def _refuse(self, name: str, found: str) -> None:
         raise UnsupportedError(
