@@ -50,6 +50,16 @@ class Aval:
         )
 
 
+def is_row_major(aval: Aval, strides: tuple[int, ...]) -> bool:
+    """Whether elements at these strides in bytes lie one after the other in C order."""
+    step = aval.dtype.itemsize
+    for n, stride in zip(reversed(aval.shape), reversed(strides), strict=True):
+        if n != 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
 def mismatch(given: Any, wanted: Any, **facts: Any) -> ShapeError | DTypeError:
     """The error for a value of another shape or dtype than is wanted.
 

@@ -4,11 +4,12 @@ How to count. Forward: one `OperationOutput` for each operation that computes; v
 (reshape, broadcasts) are none. Backward: the seed is one. A rule's result is one,
 unless it is written over the cotangent that the rule uses up (elementwise rules, if the
 sweep owns that cotangent) or added into a cotangent that the input already has and the
-sweep owns. A rule that passes its cotangent on adds nothing. What comes to rest at a
-leaf without being owned (a view, or shared) goes through `accumulate`, one more.
-A region's backward runs its equations again as far as some rule reads their results:
-one `CheckpointRecomputeOutput` each. Its seed is the caller's, so the first elementwise
-rule inside cannot write over it.
+sweep owns. A rule that passes its cotangent on adds nothing, also under another shape.
+What comes to rest at a leaf without being owned (a part of something, or shared) goes
+through `accumulate`, one more.
+A region's backward runs its equations again as far as some rule reads their results and
+the boundary has not kept them: one `CheckpointRecomputeOutput` each. Its seed is the
+caller's, so the first elementwise rule inside cannot write over it.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ MLP = Scenario(
 #   1  the sum for b1; tanh's rule again in place
 #   1  for w1; the input is a constant
 MLP_PLAIN = {"OperationOutput": 10 + 11}
-# The region's seed is not its own: its first tanh rule makes one more. Recomputed: two
-# products, two additions and two tanh, whose results their rules read.
-MLP_CHECKPOINTED = {"OperationOutput": 10 + 11 + 1, "CheckpointRecomputeOutput": 6}
+# The region's seed is not its own: its first tanh rule makes one more. Recomputed: the
+# first product, addition and tanh. The rule of the second tanh reads its result, which
+# the boundary keeps; nobody reads the second product and sum.
+MLP_CHECKPOINTED = {"OperationOutput": 10 + 11 + 1, "CheckpointRecomputeOutput": 3}
 
 
 def fifty_loss(wrap: Wrap, w: Any) -> Any:
@@ -146,19 +148,18 @@ DIGITS = Scenario(
 )
 # Forward, 11: two convolutions, each with the addition of its bias and a rectifier (6);
 # the pooling; product, addition, cross-entropy of each image and the mean.
-# Backward, 14:
+# Backward, 12:
 #   1  the seed; 1 its division by the number of images
 #   1  of the cross-entropy for the scores
 #   1  the sum for b; 2 of the product
 #   1  of the pooling; the rectifier's rule is written over it
 #   1  the sum for c2; 2 of the convolution: for its input and for k2
 #   1  the sum for c1, after the rectifier in place; 1 for k1 (the image is a constant)
-#   2  `accumulate` for c1 and c2: a bias is reshaped to be added, so what reaches the
-#      leaf is a view
-DIGITS_PLAIN = {"OperationOutput": 11 + 14}
-# Recomputed: convolution, addition, rectifier and pooling, whose results rules read.
-# The cotangent of c2 leaves the region as the region's own result: no `accumulate`.
-DIGITS_CHECKPOINTED = {"OperationOutput": 11 + 13, "CheckpointRecomputeOutput": 4}
+# A bias is reshaped to be added, so what reaches it is its sum under another shape.
+DIGITS_PLAIN = {"OperationOutput": 11 + 12}
+# Recomputed: convolution, addition and rectifier, whose results rules read. The rule of
+# the pooling also reads the maxima, which the boundary keeps.
+DIGITS_CHECKPOINTED = {"OperationOutput": 11 + 12, "CheckpointRecomputeOutput": 3}
 
 CASES = {
     "mlp": (MLP, MLP_PLAIN, MLP_CHECKPOINTED),

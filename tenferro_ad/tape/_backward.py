@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .._aval import Aval
+from .._aval import Aval, is_row_major
 from .._ledger import STATE
 from ..backends import loud, quiet
 from ..ops import OPS, UNPREPARED, Evaluator
@@ -151,7 +151,8 @@ class _Sweep:
         else:
             rule = spec.strong if self.which else spec.pull
             owns = inplace and not spec.lends
-            shares = _shares(ins, rule(self.F, ct, saved), ct, saved, owns)
+            gs = rule(self.F, ct, saved)
+            shares = _shares(ins, gs, ct, saved, owns, ct if own else None)
             self.share(shares, ct, own)
         if inplace:
             self.strip(ins)
@@ -320,8 +321,13 @@ def _shares(
     ct: Any,
     saved: tuple[Any, ...],
     inplace: bool,
+    spent: Any,
 ) -> list[tuple[int, Any, bool]]:
-    """Input node, cotangent and whether it is fresh, for a rule of any form."""
+    """Input node, cotangent and whether it is fresh, for a rule of any form.
+
+    Args:
+        spent: `ct` where the sweep owns it and gives it up after the rule, else None.
+    """
     out = []
     given = ct if type(ct) is tuple else (ct,)
     for j, g in zip(ins, gs, strict=True):
@@ -330,10 +336,23 @@ def _shares(
                 inplace
                 and not any(g is c for c in given)
                 and (len(gs) == 1 or sum([h is g for h in gs]) == 1)
-                and _fresh(g, saved)
+                and _fresh(g, saved, spent)
             )
             out.append((j, g, mine))
     return out
+
+
+def _is_all_of(g: Any, spent: Any) -> bool:
+    """A row-major view of all elements of a cotangent that nobody else sees."""
+    return (
+        spent is not None
+        and spent.home is g.home
+        and len(g.home.tokens) == 1
+        and not spent.tokens
+        and g.aval.size == spent.aval.size
+        and is_row_major(g.aval, g.array.strides)
+        and is_row_major(spent.aval, spent.array.strides)
+    )
 
 
 def _sole(g: Any) -> bool:
@@ -341,15 +360,16 @@ def _sole(g: Any) -> bool:
     return home is None or not home.tokens
 
 
-def _fresh(g: Any, saved: tuple[Any, ...]) -> bool:
-    """A rule's output that nothing else can see and that may be written."""
+def _fresh(g: Any, saved: tuple[Any, ...], spent: Any) -> bool:
+    """A rule's output that nothing else can see and that may be written: a root of its
+    own, or the spent cotangent under another shape."""
     if g.tokens:
         return False
     home = g.home
     if home is None:
         if g.account is None:
             return False
-    elif home.tokens or 0 in g.array.strides:
+    elif (home.tokens and not _is_all_of(g, spent)) or 0 in g.array.strides:
         return False
     for s in saved:
         if s is g or (home is not None and s.home is home):

@@ -57,7 +57,7 @@ class _Tools:
         strong: bool,
     ) -> list[Any]:
         mask = sum(1 << i for i in tracked)
-        spec = RegionCall(program).spec(mask)
+        spec = RegionCall(program, keeps_outputs=False).spec(mask)
         return list(spec.rerun(F, cts, values, addends, strong=strong))
 
     def batched(

@@ -3,7 +3,8 @@
 A region keeps its boundary (inputs and outputs) and nothing inside. `RegionCall` is the
 one equation that outer recordings see. Its reverse rule replays the program from the
 retained inputs, under the reason `CheckpointRecomputeOutput`, into a recording of its
-own, and sweeps that; equations whose outputs no rule reads are not run again.
+own, and sweeps that; equations whose outputs no rule reads, or which the boundary has
+kept, are not run again.
 
 Source of the idea: A. Griewank, Optim. Methods Softw. 1 (1992); T. Chen et al.,
 arXiv:1604.06174.
@@ -59,8 +60,14 @@ class RegionCall:
     params: Final = ()
 
     def __init__(
-        self, program: Program, digests: dict[int, bytes] | None = None
+        self,
+        program: Program,
+        digests: dict[int, bytes] | None = None,
+        *,
+        keeps_outputs: bool = True,
     ) -> None:
+        # Recomputation reads the outputs that the boundary keeps, unless it verifies.
+        self.keeps_outputs = keeps_outputs and digests is None
         self.program = program = without_reuse(program)
         self.digests = digests
         self.is_select, self.has_rules = program.has_select, program.has_rules
@@ -146,6 +153,7 @@ class RegionSpec:
         # What runs again: applications that a recording computes in another form are.
         self.program = prog = _recorded(prog, self._masks)
         needed: set[int] = set()
+        known = set(prog.outputs) if call.keeps_outputs else set()
         self._run: list[bool] = [False] * len(prog.equations)
         for number in range(len(prog.equations) - 1, -1, -1):
             eq, m = prog.equations[number], self._masks[number]
@@ -153,7 +161,7 @@ class RegionSpec:
                 needed.update(
                     eq.outs[~s] if s < 0 else eq.ins[s] for s in eq.call.spec(m).saves
                 )
-            if call.digests is not None or any(v in needed for v in eq.outs):
+            if call.digests is not None or any(v in needed - known for v in eq.outs):
                 self._run[number] = True
                 needed.update(eq.ins)
         self._last = last_uses(prog)
@@ -186,7 +194,7 @@ class RegionSpec:
             State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
         )
         try:
-            tape, nodes = self._replay(F, saved[: len(prog.inputs)])
+            tape, nodes = self._replay(F, saved)
         finally:
             STATE.reset(token)
         seeds = {nodes[prog.inputs[i]]: x for i, x in addends.items()}
@@ -200,11 +208,14 @@ class RegionSpec:
         return tuple(found.get(nodes[prog.inputs[i]]) for i in self.tracked)
 
     def _replay(
-        self, F: Evaluator, inputs: Sequence[Any]
+        self, F: Evaluator, saved: Sequence[Any]
     ) -> tuple[TapeRecord, dict[int, int]]:
         """Run the region again, recording it."""
         prog = self.program
-        values: dict[int, Any] = dict(zip(prog.inputs, inputs, strict=True))
+        values: dict[int, Any] = dict(zip(prog.inputs, saved, strict=False))
+        if self.call.keeps_outputs:
+            kept = saved[len(prog.inputs) :]
+            values.update(zip(prog.outputs, kept, strict=True))
         values.update((v, F.literal(x)) for v, x in prog.literals.items())
         tape = TapeRecord()
         nodes = {
