@@ -246,7 +246,7 @@ class EagerTensor(Operators):
     def _untracked(self, operation: str) -> ValueRecord:
         record = self._live(operation)
         if is_symbolic(record):
-            raise traced_error(operation)
+            raise traced_error(operation, record.array)
         if self._link is not None and self.is_tracked:
             raise TracedConversionError(
                 operation=operation,
@@ -366,6 +366,8 @@ class EagerTensor(Operators):
         if type(record.array) is np.ndarray:
             with np.printoptions(threshold=20, edgeitems=3):
                 body = np.array2string(record.array, separator=", ", prefix="tensor(")
+        elif is_symbolic(record):
+            body = "<traced>"
         else:  # showing a value never moves it, and never waits
             body = f"<on {aval.device.name}>"
         mark = ", tracked" if self.is_tracked else ", variable" if self.leaf else ""

@@ -12,6 +12,7 @@ from ..errors import (
     DTypeError,
     IntegerInputError,
     InvalidArgumentError,
+    TenferroError,
     TracedConversionError,
 )
 from ..ops import TO_DEVICE
@@ -96,6 +97,8 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
         )
     try:
         return np.asarray(x, dtype=dtype)
+    except TenferroError:
+        raise  # of a tensor in a list
     except (TypeError, ValueError, OverflowError) as error:
         wanted = "" if dtype is None else f" for dtype `{dtype}`"
         raise DTypeError(

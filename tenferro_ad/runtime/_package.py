@@ -224,7 +224,7 @@ def _retained(value: Any, position: int) -> AdValueRecord:
 
 def _require_bytes(record: ValueRecord) -> None:
     if is_symbolic(record):
-        raise traced_error("ExecutionInputs")
+        raise traced_error("ExecutionInputs", record.array)
     if record.is_rootless:
         raise InvalidArgumentError(
             operation="ExecutionInputs",

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._aval import Aval
 from .._ledger import RECOMPUTE_OUTPUT, STATE, source_line
-from ..errors import EscapedTracerError, TracedConversionError
+from ..errors import EscapedTracerError, TenferroError, TracedConversionError
 from ..ops import OPS, Equation, Op, Program, View
 from ..storage import DeviceArray, ValueRecord
 from ._direct import DirectEvaluator, as_records, plan_of
@@ -85,7 +85,7 @@ class Symbol:
         return self.layout.strides
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise traced_error("read")
+        raise traced_error("read", self)
 
     __array__ = __array_ufunc__ = __array_function__ = __getattr__ = _refuse
 
@@ -117,8 +117,10 @@ def is_symbolic(record: ValueRecord) -> bool:
     return type(record.array) is Symbol
 
 
-def traced_error(operation: str) -> TracedConversionError:
-    """Python asked for the bytes of a value that a trace has none for."""
+def traced_error(operation: str, symbol: Symbol) -> TenferroError:
+    """Somebody asked for the bytes of a symbolic value, which has none (yet)."""
+    if not symbol.trace.is_open:
+        return escaped_error(operation)
     file, line = source_line()
     return TracedConversionError(
         operation=operation,
@@ -126,6 +128,16 @@ def traced_error(operation: str) -> TracedConversionError:
         found=f"a traced value, which has no bytes yet ({file}, line {line})",
         fix="choose between values with `ta.where` or `ta.cond`, loop with `ta.scan` "
         "or `ta.while_loop`, or compute this part outside the traced function",
+    )
+
+
+def escaped_error(operation: str) -> EscapedTracerError:
+    """A symbolic value was used after its trace."""
+    return EscapedTracerError(
+        operation=operation,
+        argument="x",
+        found="a value of a trace that has ended",
+        fix="return it from the traced function instead of keeping it outside",
     )
 
 
@@ -198,12 +210,7 @@ class Trace(DirectEvaluator):
             return self.literal(record)
         array = record.array
         if type(array) is Symbol and not array.trace.is_open:
-            raise EscapedTracerError(
-                operation="trace",
-                argument="x",
-                found="a value of a trace that has ended",
-                fix="return it from the traced function instead of keeping it outside",
-            )
+            raise escaped_error("trace")
         at = (id(record), key)
         found = self._captured.get(at)
         if found is None:
