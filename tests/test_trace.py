@@ -19,7 +19,6 @@ from tenferro_ad.errors import (
     InternalError,
     InvalidArgumentError,
     ShapeError,
-    TenferroError,
     TracedConversionError,
 )
 from tenferro_ad.ops import Program, inlined, optimise
@@ -198,14 +197,10 @@ def test_passes_keep_their_result_as_it_is() -> None:
 
 def test_constants_that_end_up_unused_are_let_go() -> None:
     live = BASE.live
-    big = ta.ones((1000,))
-
-    def f(x: Any) -> Any:
-        return x + 0.0 * ta.sum(big) if x.ndim > 5 else (x, ta.sum(big + x))[0]
-
-    traced = ta.trace(f, ta.Spec(()))
+    big = [ta.ones((1000,))]
+    traced = ta.trace(lambda x: (x, ta.sum(big[0] + x))[0], ta.Spec(()))
     assert traced.constants == []
-    del big
+    big.clear()
     assert BASE.live == live
 
 
@@ -294,7 +289,7 @@ def leaked() -> Any:
 )
 def test_a_value_that_left_its_trace_is_refused(use: Callable[[Any], Any]) -> None:
     y = leaked()
-    with pytest.raises(EscapedTracerError, match="return it from the traced"):
+    with pytest.raises(EscapedTracerError, match="Return it from the traced"):
         use(y)
 
 
@@ -318,14 +313,16 @@ def test_traces_are_apart() -> None:
 
 def test_closed_over_tensors_are_hidden_inputs() -> None:
     traced = ta.trace(lambda x: x @ W, ta.Spec((2, 3)))
-    assert len(traced.program.inputs) == 2 and len(traced.constants) == 1
+    assert len(traced.program.inputs) == 2
+    assert len(traced.constants) == 1
     agree(traced(X), X @ W)
     agree(traced(2 * X), 2 * X @ W)
 
 
 def test_numbers_are_part_of_the_text() -> None:
     traced = ta.trace(lambda x: x * 3.0 + ta.asarray(2.0), ta.Spec((2,)))
-    assert len(traced.constants) == 1 and len(traced.program.literals) == 1
+    assert len(traced.constants) == 1
+    assert len(traced.program.literals) == 1
 
 
 def test_arrays_come_in_by_a_recorded_transfer_while_tracing() -> None:
@@ -338,7 +335,7 @@ def test_arrays_come_in_by_a_recorded_transfer_while_tracing() -> None:
 
 
 def test_a_closed_over_variable_keeps_its_gradient() -> None:
-    v = ta.variable(W.numpy() if hasattr(W, "numpy") else np.asarray(W))
+    v = ta.variable(np.asarray(W))
     wanted = ta.grad(loss, 1)(X, W)
     with ta.Tape() as tape:
         out = ta.trace(lambda x: loss(x, v), X)(X)
@@ -511,10 +508,14 @@ def test_a_trace_needs_no_cyclic_collector() -> None:
 
 
 def test_mistakes_in_specs_have_names() -> None:
-    for call in (
-        lambda: ta.Spec((2, -1)),
-        lambda: ta.Spec((2,), "no dtype"),
-        lambda: ta.Spec((2,), device="nowhere"),
+    for call, error in (
+        (lambda: ta.Spec((2, -1)), InvalidArgumentError),
+        (lambda: ta.Spec((2.5,)), DTypeError),
+        (lambda: ta.Spec((2,), "no dtype"), DTypeError),
+        (lambda: ta.Spec((2,), device="nowhere"), InvalidArgumentError),
+        (lambda: ta.Spec(("n",)).aval, InvalidArgumentError),
     ):
-        with pytest.raises((TenferroError, TypeError)):
+        with pytest.raises(error):
             call()
+    assert ta.Spec(3).shape == (3,)
+    assert ta.Spec("batch").names == ("batch",)

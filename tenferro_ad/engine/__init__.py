@@ -59,13 +59,14 @@ from ._jacobians import hessian, jacfwd, jacrev
 from ._linearize import linear_transpose, linearize
 from ._loops import scan
 from ._make import as_tensor, asarray, tensors, variable
+from ._named_sizes import SymbolicProgram
+from ._named_sizes import trace as program_of  # `trace` is the one of a matrix
 from ._namespace import *
 from ._numbers import dtype_of, real_of
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._tape import Tape
-from ._trace import Spec, SymbolicProgram, TracedProgram
-from ._trace import trace as program_of  # `trace` is the one of a matrix
+from ._trace import Spec, TracedProgram
 from ._transforms import grad, value_and_grad, vjp
 from ._update import Fused, exclusive, fused, update
 from ._value_guard import ValueGuard

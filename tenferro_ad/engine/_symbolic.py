@@ -2,11 +2,13 @@
 
 `ta.trace(f, Spec(("n", 784)))` traces `f` at a few sizes and keeps what they have in
 common: the equations, and how every number in them (shapes, parameters, scalars)
-follows from the sizes. The last trace only checks what the others said. A size that
-changes which operations run, or how they depend on one another, is refused; so is a
-number that is not a sum of products of sizes (or one over such a sum).
+follows from the sizes. Further traces, at ever larger sizes, only check that. A size
+that changes which operations run, or how they depend on one another, is refused; so is
+a number that is not a sum of products of sizes (or one over such a sum).
 
-Sizes below 2 are traced on their own, because 1 broadcasts and 0 has no element.
+Sizes below the smallest that was tried are traced on their own (1 broadcasts, 0 has no
+element, `x[3]` needs 4); so are those beyond the first check that says something else
+(`x[:100]` changes at 100), and beyond the last one.
 """
 
 from __future__ import annotations
@@ -15,17 +17,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 from .._aval import Aval, aval_of
-from ..errors import InvalidArgumentError, ShapeError
-from ..ops import Equation, Program
+from ..errors import InvalidArgumentError, ShapeError, TenferroError
+from ..ops import Body, Equation, Program, body_of
 from ..runtime import plan_of, scalar_record
 from ..tape import RegionCall
 
-# Sizes to trace at, two for each name: no other number of a program is likely to be
-# one of them. The third is for the check.
-_PROBES: Final = ((7, 11, 13), (17, 19, 23), (29, 31, 37))
+# Sizes to trace at, two for each name, and checks: sizes of all kinds (prime, with many
+# divisors, powers of two), in steps. What the first three checks say must hold.
+_PROBES: Final = ((5, 11), (6, 19), (7, 31))
+_CHECKS: Final = (
+    (13, 23, 37),
+    (16, 32, 64),
+    (48, 60, 84),
+    (128, 256, 512),
+    (510, 601, 702),
+    (2_520, 5_040, 7_560),
+    (10_006, 10_030, 10_060),
+    (100_003, 131_072, 100_043),
+    (1_000_002, 1_000_034, 1_000_066),
+)
+_NEEDED: Final = 3
 MOST_NAMES: Final = len(_PROBES)
 
 
@@ -56,6 +70,13 @@ class Size:
             return 1.0 / float(total)
         return float(total) if self.is_float else int(total)
 
+    def says(self, value: Any, sizes: Mapping[str, int]) -> bool:
+        """Whether that is the number at these sizes."""
+        try:
+            return bool(self.at(sizes) == value)
+        except ZeroDivisionError:
+            return False
+
     def __repr__(self) -> str:
         parts = []
         for names, factor in self.terms:
@@ -69,11 +90,13 @@ class Size:
 
 
 def fitted(names: Sequence[str], values: Sequence[Any]) -> Any:
-    """The number as a function of the sizes, from its value at each corner (in the
-    order of `corners`) and at the check; None where there is none."""
+    """The number as a function of the sizes, from its value at each of the first
+    `points`, the corners at least; None where there is none."""
     if all(v == values[0] and type(v) is type(values[0]) for v in values):
         return values[0]
     is_float = isinstance(values[0], float)
+    known = points(names)
+    count = 2 ** len(names)
     for inverse in (False, True) if is_float else (False,):
         try:
             exact = [Fraction(1 / v if inverse else v) for v in values]
@@ -81,16 +104,15 @@ def fitted(names: Sequence[str], values: Sequence[Any]) -> Any:
             continue
         if inverse:
             exact = [Fraction(round(x)) for x in exact]
-        terms = _terms(list(names), exact[:-1], 0)
+        terms = _terms(list(names), exact[:count], 0)
         found = Size(
             tuple((k, c) for k, c in sorted(terms.items(), key=_order) if c),
             inverse,
             is_float,
         )
-        points = [*corners(names), check_of(names)]
         if not is_float and any(c.denominator != 1 for _, c in found.terms):
             return None  # n // 2 is n / 2 for half of the sizes only
-        if all(found.at(p) == v for p, v in zip(points, values, strict=True)):
+        if all(found.says(v, p) for v, p in zip(values, known, strict=False)):
             return found
     return None
 
@@ -106,7 +128,7 @@ def _terms(
     if at == len(names):
         return {frozenset(): values[0]}
     half = len(values) // 2
-    low, high, _ = _PROBES[at]
+    low, high = _PROBES[at]
     first = _terms(names, values[:half], at + 1)
     second = _terms(names, values[half:], at + 1)
     found: dict[frozenset[str], Fraction] = {}
@@ -118,14 +140,10 @@ def _terms(
     return found
 
 
-def corners(names: Sequence[str]) -> list[dict[str, int]]:
-    """Sizes to trace at, the first name varying slowest."""
-    choices = [probe[:2] for probe in _PROBES[: len(names)]]
-    return [dict(zip(names, sizes, strict=True)) for sizes in product(*choices)]
-
-
-def check_of(names: Sequence[str]) -> dict[str, int]:
-    return {name: probe[2] for name, probe in zip(names, _PROBES, strict=False)}
+def points(names: Sequence[str]) -> list[dict[str, int]]:
+    """Sizes to trace at: the corners, the first name varying slowest; then checks."""
+    found = [*product(*_PROBES[: len(names)]), *_CHECKS]
+    return [dict(zip(names, sizes, strict=False)) for sizes in found]
 
 
 # ---- programs in common --------------------------------------------------------------
@@ -141,7 +159,7 @@ class Template:
         base = programs[0]
         self.names, self.base = tuple(names), base
         for other in programs[1:]:
-            _same_equations(base, other)
+            same_equations(base, other)
         self.shapes = [
             self._common(shapes, f"the shape of v{v}")
             for v, shapes in enumerate(
@@ -164,19 +182,23 @@ class Template:
         first = found[0]
         if isinstance(first, Program):
             return Template(self.names, found)
+        if isinstance(first, Body):
+            if all(x == first for x in found):
+                return first
+            return _Bodies(Template(self.names, [x.program for x in found]), first)
         if isinstance(first, tuple):
             if any(len(x) != len(first) for x in found):
-                _refuse(where, "a parameter whose length depends on a size")
+                refuse(where, "a parameter whose length depends on a size")
             return tuple(
                 self._common(parts, where) for parts in zip(*found, strict=True)
             )
         if isinstance(first, int | float) and not isinstance(first, bool):
             fit = fitted(self.names, found)
             if fit is None:
-                _refuse(where, f"numbers {list(found)} that follow no simple rule")
+                refuse(where, f"numbers {list(found)} that follow no simple rule")
             return fit
         if any(x is not first and x != first for x in found):
-            _refuse(where, "a parameter that depends on a size")
+            refuse(where, "a parameter that depends on a size")
         return first
 
     def at(self, sizes: Mapping[str, int], ins: Sequence[Aval]) -> Program:
@@ -227,6 +249,30 @@ class Template:
         return text.format(limit=10_000)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bodies:
+    """The bodies of a loop or a branch at several sizes."""
+
+    template: Template
+    first: Body
+
+    def at(self, sizes: Mapping[str, int]) -> Body:
+        template = self.template
+        base = template.base
+        avals = [
+            aval_of(
+                tuple(_number(n, sizes) for n in template.shapes[v]),
+                base.avals[v].dtype,
+                base.avals[v].device,
+            )
+            for v in base.inputs
+        ]
+        return body_of(template.at(sizes, avals), self.first.tools)
+
+    def __repr__(self) -> str:
+        return repr(self.first)
+
+
 class _Shown:
     """An aval for texts."""
 
@@ -264,39 +310,29 @@ def _filled(tree: Any, sizes: Mapping[str, int], ins: Sequence[Aval]) -> Any:
         return tree.at(sizes)
     if isinstance(tree, tuple):
         return tuple(_filled(x, sizes, ins) for x in tree)
-    if isinstance(tree, Template):
-        avals = [
-            aval_of(
-                tuple(_number(n, sizes) for n in tree.shapes[v]),
-                tree.base.avals[v].dtype,
-                tree.base.avals[v].device,
-            )
-            for v in tree.base.inputs
-        ]
-        return tree.at(sizes, avals)
-    return tree
+    return tree.at(sizes) if isinstance(tree, _Bodies) else tree
 
 
-def _same_equations(first: Program, second: Program) -> None:
+def same_equations(first: Program, second: Program) -> None:
     if len(first.equations) != len(second.equations) or len(first.avals) != len(
         second.avals
     ):
-        _refuse("trace", "another number of operations at another size")
+        refuse("trace", "another number of operations at another size")
     for a, b in zip(first.equations, second.equations, strict=True):
         same = type(a.call) is type(b.call) and (
             isinstance(a.call, RegionCall) or a.call.op is b.call.op
         )
         if not same or (a.ins, a.outs, a.mode) != (b.ins, b.outs, b.mode):
-            _refuse(a.call.op.name, "other operations at another size")
+            refuse(a.call.op.name, "other operations at another size")
     if (first.inputs, first.outputs, list(first.literals)) != (
         second.inputs,
         second.outputs,
         list(second.literals),
     ):
-        _refuse("trace", "other inputs, outputs or numbers at another size")
+        refuse("trace", "other inputs, outputs or numbers at another size")
 
 
-def _refuse(where: str, what: str) -> Any:
+def refuse(where: str, what: str) -> NoReturn:
     raise InvalidArgumentError(
         operation="trace",
         argument="specs",
@@ -340,8 +376,9 @@ def _text(shape: tuple[Any, ...]) -> str:
 
 def template_of(
     names: Sequence[str], traced: Callable[[Mapping[str, int]], Program]
-) -> Template:
-    """The template of what `traced(sizes)` gives.
+) -> tuple[Template, dict[str, range]]:
+    """The template of what `traced(sizes)` gives, and the sizes that it is known to
+    hold for.
 
     Raises:
         InvalidArgumentError: too many names, or programs that differ in more than
@@ -354,8 +391,21 @@ def template_of(
             found=f"{len(names)} named sizes",
             fix=f"name at most {MOST_NAMES}, and give the other axes numbers",
         )
-    points = [*corners(names), check_of(names)]
-    return Template(names, [traced(sizes) for sizes in points])
+    known = points(names)
+    first = 2 ** len(names) + _NEEDED
+    programs: list[Program] = []
+    for sizes in known[:first]:
+        programs.append(traced(sizes))
+        same_equations(programs[0], programs[-1])
+    found, limit = Template(names, programs), known[first - 1]
+    for sizes in known[first:]:
+        try:
+            programs.append(traced(sizes))
+            same_equations(programs[0], programs[-1])
+            found, limit = Template(names, programs), sizes
+        except TenferroError:  # something else from here on
+            break
+    return found, {n: range(low, limit[n] + 1) for n, low in known[0].items()}
 
 
-__all__ = ["MOST_NAMES", "Size", "Template", "sizes_of", "template_of"]
+__all__ = ["MOST_NAMES", "Size", "Template", "refuse", "sizes_of", "template_of"]

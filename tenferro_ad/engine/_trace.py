@@ -1,4 +1,4 @@
-"""`ta.trace`: a function of tensors as a `Program`.
+"""Traced functions: a function of tensors as a `Program`.
 
 The function runs once, on symbolic values; every operation on tensors becomes an
 equation. Tensors that it closes over become constants: hidden inputs, not numbers
@@ -20,11 +20,12 @@ from ..errors import InvalidArgumentError
 from ..ops import Program, evaluate, optimise
 from ..runtime import Trace, device_of, host_aval
 from ..tape import hold
+from ._axes import int_of
 from ._dispatch import HANDLES, chain_of, inside, living
 from ._eager import EagerTensor, constant
 from ._make import as_tensor
-from ._pytrees import NAMESPACE, flatten, need_callable
-from ._symbolic import sizes_of, template_of
+from ._numbers import dtype_of
+from ._pytrees import NAMESPACE, flatten
 
 
 @final
@@ -36,15 +37,24 @@ class Spec:
             `ta.Spec(("batch", 784))`; axes of one name have one length.
         dtype: NumPy name or dtype.
         device: discovery name or device; None is the CPU.
+
+    Raises:
+        DTypeError, InvalidArgumentError: a length, dtype or device that there is not.
     """
 
     __slots__ = ("device", "dtype", "shape")
 
     def __init__(
-        self, shape: Sequence[int | str], dtype: Any = np.float64, device: Any = None
+        self,
+        shape: Sequence[int | str] | int | str,
+        dtype: Any = np.float64,
+        device: Any = None,
     ) -> None:
-        self.shape = tuple(n if isinstance(n, str) else int(n) for n in shape)
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        given = (shape,) if isinstance(shape, str | int) else tuple(shape)
+        self.shape: tuple[int | str, ...] = tuple(
+            n if isinstance(n, str) else int_of("Spec", "shape", n, 0) for n in given
+        )
+        self.dtype = dtype_of("Spec", dtype)
         self.device = device_of(device, "Spec")
 
     @property
@@ -181,157 +191,6 @@ class TracedProgram:
     __repr__ = __str__
 
 
-@final
-class SymbolicProgram:
-    """A function traced for any length of named axes.
-
-    Calling it evaluates the program for the lengths of the arguments; every transform
-    and `ta.compile` take it like any function. Lengths below 2 are traced on their own
-    (1 broadcasts, 0 has no element).
-
-    Attributes:
-        names: the named sizes.
-        constants: tensors that the function closed over.
-    """
-
-    __slots__ = (
-        "_fn",
-        "_found",
-        "_in_def",
-        "_is_plain",
-        "_leaves",
-        "_metadata",
-        "_out_def",
-        "_template",
-        "constants",
-        "names",
-    )
-
-    def __init__(self, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
-        leaves, self._in_def = flatten(specs)
-        self._fn = fn
-        self._leaves = leaves
-        self.names = tuple(
-            dict.fromkeys(n for x in leaves if isinstance(x, Spec) for n in x.names)
-        )
-        made: list[TracedProgram] = []
-
-        def at(sizes: Mapping[str, int]) -> Program:
-            made.append(self._traced(sizes))
-            return made[-1].program
-
-        self._template = template_of(self.names, at)
-        self.constants, self._out_def = made[0].constants, made[0].out_def
-        # What varies with the sizes among the other leaves is made anew.
-        self._metadata = made[0].metadata
-        self._is_plain = all(t.metadata == self._metadata for t in made)
-        self._found: dict[tuple[int, ...], TracedProgram] = {}
-
-    def _traced(self, sizes: Mapping[str, int]) -> TracedProgram:
-        def sized(x: Any) -> Any:
-            if not isinstance(x, Spec):
-                return x
-            aval = x.at(sizes)
-            return Spec(aval.shape, aval.dtype, aval.device)
-
-        specs = optree.tree_unflatten(self._in_def, [sized(x) for x in self._leaves])
-        return concrete(self._fn, *specs)
-
-    def at(self, **sizes: int) -> TracedProgram:
-        """The program where the named axes have these lengths.
-
-        Raises:
-            InvalidArgumentError: other names than those of the specs.
-
-        Cost: the first time a shape rule for each equation; lengths below 2 trace the
-            function again.
-        """
-        if sorted(sizes) != sorted(self.names):
-            raise InvalidArgumentError(
-                operation="SymbolicProgram.at",
-                argument="sizes",
-                found=f"{', '.join(sizes) or 'no name'}",
-                fix=f"give a length for each of {', '.join(self.names)}",
-            )
-        key = tuple(sizes[n] for n in self.names)
-        found = self._found.get(key)
-        if found is None:
-            if len(self._found) >= 64:
-                self._found.clear()
-            found = self._found[key] = self._sized(sizes)
-        return found
-
-    def _sized(self, sizes: dict[str, int]) -> TracedProgram:
-        leaves = self._leaves
-        if min(sizes.values()) < 2 or not self._is_plain:
-            return self._traced(sizes)
-        avals = [x.at(sizes) if isinstance(x, Spec) else aval_like(x) for x in leaves]
-        given = [a for a in avals if a is not None]
-        given += [c.aval for c in self.constants]
-        program = self._template.at(sizes, given)
-        static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
-        return TracedProgram(
-            program,
-            self.constants,
-            self._in_def,
-            avals,
-            static,
-            self._out_def,
-            self._metadata,
-        )
-
-    def __call__(self, *args: Any) -> Any:
-        """Evaluate for tensors of any lengths along the named axes.
-
-        Raises:
-            ShapeError: axes of one name differ in length.
-            DTypeError, InvalidArgumentError: an argument differs from what was traced.
-
-        Cost: the program's equations, each as an eager operation.
-        """
-        found = flatten(args)[0]
-        shapes, given = [], []
-        for x, spec in zip(found, self._leaves, strict=False):
-            if isinstance(spec, Spec):
-                shapes.append(spec.shape)
-                given.append(as_tensor(x).shape)
-        if len(found) != len(self._leaves):  # refused there, by structure
-            return self.at(**dict.fromkeys(self.names, 2))(*args)
-        return self.at(**sizes_of(self.names, shapes, given))(*args)
-
-    def __str__(self) -> str:
-        return self._template.format()
-
-    __repr__ = __str__
-
-
-def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram | SymbolicProgram:
-    """The program of `fn` for arguments like `specs`.
-
-    Args:
-        fn: a function of tensors and pytrees of tensors; called once.
-        specs: for each positional argument a `Spec`, a tensor or an array, or a pytree
-            of them. Other leaves (numbers, strings) are fixed at their value.
-
-    Returns:
-        A `TracedProgram`; a `SymbolicProgram` where a spec has named axes.
-
-    Raises:
-        InvalidArgumentError: a named size decides which operations run, or enters as
-            something else than a sum of products.
-        TracedConversionError: Python control flow asks for a traced value's bytes; the
-            message shows the line.
-        EscapedTracerError: a value of an ended trace is used.
-
-    Cost: nothing is computed, allocated or copied; time for each operation.
-    """
-    need_callable("trace", fn, "fn")
-    leaves = flatten(specs)[0]
-    if any(isinstance(x, Spec) and x.names for x in leaves):
-        return SymbolicProgram(fn, specs)
-    return concrete(fn, *specs)
-
-
 def concrete(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
     """`trace` where every axis has a length."""
     leaves, in_def = flatten(specs)
@@ -438,12 +297,10 @@ def as_handle(x: Any) -> EagerTensor:
 __all__ = [
     "NAMESPACE",
     "Spec",
-    "SymbolicProgram",
     "TracedProgram",
     "as_handle",
     "aval_like",
     "concrete",
     "merged",
-    "trace",
     "traced",
 ]

@@ -104,13 +104,19 @@ def layout_of(aval: Aval, strides: tuple[int, ...] | None = None) -> Array:
 
 
 def strides_of(record: ValueRecord) -> tuple[int, ...] | None:
-    """Strides of a value in memory; None for a row-major one."""
+    """Strides of a value in memory; None for a row-major one.
+
+    Raises:
+        EscapedTracerError: a symbolic value whose trace has ended.
+    """
     array = record.array
     if type(array) is DeviceArray:
         return None if array.is_row_major else array.strides
-    if type(array) is not np.ndarray or array.flags.c_contiguous:
-        return None
-    return array.strides
+    if type(array) is np.ndarray:
+        return None if array.flags.c_contiguous else array.strides
+    if type(array) is Symbol and not array.trace.is_open:
+        raise escaped_error("compiled function")
+    return None
 
 
 def is_symbolic(record: ValueRecord) -> bool:
