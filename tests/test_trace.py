@@ -181,11 +181,11 @@ def test_literals_are_told_apart_by_their_bits() -> None:
 
 def test_what_a_checkpoint_runs_again_is_not_merged_with_the_first_run() -> None:
     def f(x: Any) -> Any:
-        y = ta.checkpoint(lambda x: ta.exp(2.0 * ta.sin(x * x)))(x)
+        y = ta.checkpoint(lambda x: ta.cos(ta.sin(x)))(x)
         return ta.sum(y * y)
 
     program = inlined(program_of(ta.grad(lambda x: f(x) * ta.sum(x)), X))
-    runs = [eq.recompute for eq in program.equations if eq.call.op.name == "square"]
+    runs = [eq.recompute for eq in program.equations if eq.call.op.name == "sin"]
     assert sorted(runs) == [False, True]
 
 
