@@ -7,6 +7,8 @@ from typing import Any
 
 import tenferro_ad as ta
 
+from ._precision import in_single, rounded
+
 
 @ta.errors.named(y="w")
 def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
@@ -51,9 +53,11 @@ def layer_norm(
 
     Source: J. L. Ba, J. R. Kiros, G. E. Hinton, arXiv:1607.06450.
     """
-    x = ta.asarray(x)
+    given = ta.asarray(x)
+    x = in_single(given)
     centred: ta.EagerTensor = x - ta.mean(x, axis=axis, keepdims=True)
     variance = ta.mean(ta.square(ta.abs(centred)), axis=axis, keepdims=True)
     y: ta.EagerTensor = centred * ta.rsqrt(variance + eps)
     y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+    y = y if bias is None else y + bias
+    return rounded(y, given, weight, bias)

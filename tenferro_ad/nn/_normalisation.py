@@ -13,6 +13,7 @@ import tenferro_ad as ta
 from tenferro_ad import random
 
 from ._arguments import number
+from ._precision import in_single, rounded
 
 
 def rms_norm(
@@ -37,11 +38,12 @@ def rms_norm(
 
     Source: B. Zhang, R. Sennrich, arXiv:1910.07467.
     """
-    x = ta.asarray(x)
+    given = ta.asarray(x)
+    x = in_single(given)
     squares = ta.mean(ta.square(ta.abs(x)), axis=axis, keepdims=True)
-    shift = float(ta.finfo(squares.dtype).eps) if eps is None else eps
+    shift = float(ta.finfo(given.dtype).eps) if eps is None else eps
     y: ta.EagerTensor = x * ta.rsqrt(squares + shift)
-    return y if weight is None else y * weight
+    return rounded(y if weight is None else y * weight, given, weight)
 
 
 def _channels(operation: str, x: ta.EagerTensor, v: Any) -> ta.EagerTensor:
@@ -97,7 +99,8 @@ def batch_norm(
 
     Source: S. Ioffe, C. Szegedy, arXiv:1502.03167.
     """
-    x = _batched("batch_norm", x)
+    given = _batched("batch_norm", x)
+    x = in_single(given)
     if training:
         axes = (0, *range(2, x.ndim))
         mean = ta.mean(x, axis=axes, keepdims=True)
@@ -115,7 +118,9 @@ def batch_norm(
         variance = _channels("batch_norm", x, running_var)
     y: ta.EagerTensor = centred * ta.rsqrt(variance + eps)
     y = y if weight is None else y * _channels("batch_norm", x, weight)
-    return y if bias is None else y + _channels("batch_norm", x, bias)
+    y = y if bias is None else y + _channels("batch_norm", x, bias)
+    statistics = () if training else (running_mean, running_var)
+    return rounded(y, given, weight, bias, *statistics)
 
 
 def batch_statistics(
@@ -168,7 +173,8 @@ def group_norm(
 
     Source: Y. Wu, K. He, arXiv:1803.08494.
     """
-    x = _batched("group_norm", x)
+    given = _batched("group_norm", x)
+    x = in_single(given)
     batch, channels, *spatial = x.shape
     if channels % number("group_norm", "num_groups", num_groups, 1, kind=int):
         raise ta.errors.InvalidArgumentError(
@@ -183,7 +189,8 @@ def group_norm(
     variance = ta.mean(ta.square(ta.abs(centred)), axis=2, keepdims=True)
     y = ta.reshape(centred * ta.rsqrt(variance + eps), x.shape)
     y = y if weight is None else y * _channels("group_norm", x, weight)
-    return y if bias is None else y + _channels("group_norm", x, bias)
+    y = y if bias is None else y + _channels("group_norm", x, bias)
+    return rounded(y, given, weight, bias)
 
 
 def dropout(

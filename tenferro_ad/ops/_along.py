@@ -18,7 +18,7 @@ from . import _forms_indexing as forms
 from ._batching import by_loop, later, leading
 from ._indexing import from_zero, index_nbytes, integers
 from ._op import Call, Op, Write, register
-from ._rows import INT, check_range, wrapped
+from ._rows import INT, check_range, singles, wrapped
 from ._scalar import of_kinds
 
 Array = np.ndarray[Any, Any]
@@ -69,6 +69,11 @@ def _add_along(call: Call, out: Array, ins: Sequence[Array]) -> None:
     axis = call.axis
     if not ct.size:
         return
+    if out.dtype == np.float16:
+        wide: Array = np.zeros(out.shape, np.float32)
+        _add_along(call, wide, [ct.astype(np.float32), indices])
+        np.add(out, wide, out, casting="unsafe")
+        return
     if not out.flags.c_contiguous:  # a cotangent of another layout, added to in place
         summed = np.zeros(out.shape, out.dtype)
         _add_along(call, summed, ins)
@@ -83,7 +88,7 @@ def _add_along(call: Call, out: Array, ins: Sequence[Array]) -> None:
 
 
 def _add_along_scratch(call: Call) -> int:
-    return call.ins[0].nbytes + 2 * index_nbytes(call)
+    return call.ins[0].nbytes + 2 * index_nbytes(call) + singles(call)
 
 
 register(

@@ -139,10 +139,8 @@ def block_sum(
         part: Any = x[(*index, ...)]
         if term is not None:
             part = term(part, at)
-        dtype: Any = None if part.dtype.kind in "fc" else DOUBLE
-        if part.dtype == HALF:
-            dtype = SINGLE
-        total[at] += add_reduce(part, axes, dtype, None, True)
+        # NumPy adds one after another along all axes but the last.
+        total[at] += add_reduce(part, axes, total.dtype, None, True)
     return total
 
 

@@ -127,7 +127,7 @@ def _recurrence(call: Call, outs: list[Array], ins: list[Array]) -> None:
     if not out.size:
         return
     if out.dtype == HALF:  # accumulate in single precision
-        last = b[0].astype(SINGLE)
+        last = np.array(b[0], SINGLE)
         out[0] = last
         for k in range(1, len(out)):
             np.multiply(a[k], last, last)

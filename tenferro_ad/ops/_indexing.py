@@ -23,7 +23,16 @@ from ..errors import DTypeError
 from . import _forms_indexing as forms
 from ._batching import moved, new_axis
 from ._op import Call, Evaluator, Op, Write, register
-from ._rows import CHUNK, INT, check_range, gather_into, joined, scatter_onto, wrapped
+from ._rows import (
+    CHUNK,
+    INT,
+    check_range,
+    gather_into,
+    joined,
+    scatter_onto,
+    singles,
+    wrapped,
+)
 
 Array = np.ndarray[Any, Any]
 _INT64: Final = np.dtype(np.int64)
@@ -49,7 +58,8 @@ def _gather_scratch(call: Call) -> int:
 
 def _scatter_scratch(call: Call) -> int:
     ct, out = call.ins[0], call.out
-    return int(ct.nbytes + out.nbytes + 3 * index_nbytes(call))
+    sums = ct.nbytes + out.nbytes + singles(call)
+    return int(sums + 3 * index_nbytes(call))
 
 
 def from_zero(add: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -100,11 +100,6 @@ def _window(call: Call) -> tuple[Ints, Ints, Ints]:
     return call.kernel, call.stride, call.padding
 
 
-def _sums(call: Call) -> int:
-    """Scratch of strided sums over the taps."""
-    return buffers(call.ins[0].size, call.out.dtype.itemsize)
-
-
 # ---- averages ------------------------------------------------------------------------
 
 
@@ -119,6 +114,29 @@ def _avg_infer(x: Aval, *window: Ints) -> tuple[Any, Any]:
     return _pooled("avg_pool", x, *window), x.dtype
 
 
+def _in_single(
+    kernel: Callable[..., None],
+) -> Callable[[Call, list[Array], list[Array]], None]:
+    """The kernel with halves summed in single precision."""
+
+    def wide(call: Call, outs: list[Array], ins: list[Array]) -> None:
+        if call.out.dtype != np.float16:
+            kernel(call, outs, ins)
+            return
+        summed = np.empty(call.out.shape, np.float32)
+        kernel(call, [summed], ins)
+        np.copyto(outs[0], summed, casting="unsafe")
+
+    return wide
+
+
+def _sums(call: Call) -> int:
+    """Scratch of strided sums over the taps, and of sums of halves."""
+    halves = 4 * call.out.size if call.out.dtype == np.float16 else 0
+    return buffers(call.ins[0].size, max(call.out.dtype.itemsize, 4)) + halves
+
+
+@_in_single
 def _avg_pool(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (out,), (x,) = outs, ins
     out.fill(0)
@@ -128,6 +146,7 @@ def _avg_pool(call: Call, outs: list[Array], ins: list[Array]) -> None:
     np.multiply(out, out.real.dtype.type(1 / math.prod(call.kernel)), out)
 
 
+@_in_single
 def _avg_pool_input(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (out,), (y,) = outs, ins
     out.fill(0)

@@ -18,6 +18,7 @@ from . import _forms_arrays as arrays
 from . import _forms_reductions as forms
 from ._axes import (
     BLOCK,
+    HALF,
     SINGLE,
     Array,
     Axes,
@@ -108,8 +109,9 @@ def _mean_infer(x: Aval, axes: Axes, keepdims: bool) -> tuple[Any, Any]:
 def _mean(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (x,), (out,) = ins, outs
     if x.dtype.char == "e":
-        total = add_reduce(x, call.axes, SINGLE, None, call.keepdims)
-        np.copyto(out, total / SINGLE.type(count(call)), casting="unsafe")
+        total = np.asarray(add_reduce(x, call.axes, SINGLE, None, call.keepdims))
+        np.divide(total, SINGLE.type(count(call)), total)
+        np.copyto(out, total, casting="unsafe")
         return
     _summed(call, out, x)
     np.divide(out, float(x.size // out.size if x.size else count(call)), out)
@@ -323,7 +325,9 @@ def _prod_back(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
     times: Callable[..., Any] = F[_BY_CONJ]
     if n == 2:
         return times(kept(F, ct, call), F.twin(x, call.axes))
-    return _others(F, ct, call, x, times)
+    if x.aval.dtype == HALF:  # products of many: in single precision, rounded once
+        ct, x = F.astype(ct, SINGLE), F.astype(x, SINGLE)
+    return project(F, _others(F, ct, call, x, times), call.ins[0])
 
 
 def _prod_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import IndexRangeError
+from ._call import Call
 
 Array = np.ndarray[Any, Any]
 # Gathered rows pass through a buffer of at most this size when NumPy needs one.
@@ -98,11 +99,22 @@ def _add_rows(rows: int, at: Array, values: Array) -> Array:
     return out
 
 
+def singles(call: Call) -> int:
+    """Bytes of a cotangent and a sum in single precision, where they are halves."""
+    ct, out = call.ins[0], call.out
+    return int(8 * (ct.size + out.size)) if out.dtype == np.float16 else 0
+
+
 def scatter_onto(
     out: Array, ct: Array, columns: list[Array], axes: tuple[int, ...], at: int
 ) -> None:
-    """The transpose of `_gather_into`, added to `out`."""
+    """The transpose of `_gather_into`, added to `out`; halves in single precision."""
     if ct.size == 0 or out.size == 0:
+        return
+    if out.dtype == np.float16:
+        summed = np.zeros(out.shape, np.float32)
+        scatter_onto(summed, ct.astype(np.float32), columns, axes, at)
+        np.add(out, summed, out, casting="unsafe")
         return
     rest = tuple(k for k in range(out.ndim) if k not in axes)
     dims = tuple(out.shape[a] for a in axes)

@@ -116,8 +116,13 @@ def _per_freedom(F: Evaluator, v: Any, call: Call, times: float) -> Any:
     return divided(F, v, n / times if n else math.nan)
 
 
+def _single(F: Evaluator, v: Any) -> Any:
+    """Halves as singles: a share of a cotangent may be less than a half can hold."""
+    return F.astype(v, SINGLE) if v.aval.dtype == HALF else v
+
+
 def _var_back(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
-    share = _per_freedom(F, kept(F, ct, call), call, 2.0)
+    share = _per_freedom(F, _single(F, kept(F, ct, call)), call, 2.0)
     g = F[_DEVIATION](share, x, F.mean(x, call.axes, True))
     return project(F, g, call.ins[0])
 
@@ -128,7 +133,7 @@ def _var_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:
 
 
 def _std_back(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
-    share = F[_PER_STD](_per_freedom(F, ct, call, 1.0), out)
+    share = F[_PER_STD](_per_freedom(F, _single(F, ct), call, 1.0), out)
     g = F[_DEVIATION](kept(F, share, call), x, F.mean(x, call.axes, True))
     return project(F, g, call.ins[0])
 

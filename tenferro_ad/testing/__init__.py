@@ -2,7 +2,8 @@
 
 `check_grads` compares derivatives with central differences along random directions, so
 it costs a few evaluations for each argument and not one for each element. Steps and
-tolerances follow from the precision of the arguments (float32 is compared as float32).
+tolerances follow from the precision of the arguments (float32 is compared as float32,
+float16 as float16).
 A failure says where it is, what both sides are and how far apart they may be.
 
 With machine precision u, a central difference of step h errs by about h**2 from the
@@ -42,8 +43,10 @@ from ._numeric import (
 )
 
 _MODES: Final = ("fwd", "rev")
-# Room for third derivatives and sums over many elements, in units of u**(2/3).
+# Room for third derivatives and sums over many elements, in units of u**(2/3), as far
+# as it leaves something to check: a unit of halves is 0.01.
 _ROOM: Final = 100.0
+_MOST: Final = 0.03
 # Forward and reverse mode agree to rounding: no difference quotient comes between them.
 _ROUNDING: Final = 1e4
 
@@ -108,13 +111,13 @@ def check_grads(
     positions = _positions(argnums, len(args))
     point = _Point(args, positions)
     precision = max(float(np.finfo(x.dtype).eps) for x in point.leaves)
-    default = _ROOM * precision ** (2 / 3)
+    default = min(_ROOM * precision ** (2 / 3), _MOST)
     rtol = default if rtol is None else rtol
     settings = _Settings(
         eps=precision ** (1 / 3) if eps is None else eps,
         rtol=rtol,
         atol=rtol if atol is None else atol,
-        rounding=_ROUNDING * precision,
+        rounding=min(_ROUNDING * precision, _MOST),
         modes=tuple(mode for mode in _MODES if mode in modes),
         rng=np.random.default_rng(seed),
     )

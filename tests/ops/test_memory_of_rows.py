@@ -123,9 +123,20 @@ def turned(x: Array) -> Array:
     return np.ascontiguousarray(x.T).T if x.ndim > 1 else x
 
 
-LAYOUTS: list[Callable[[Array], Array]] = [as_given, strided, turned]
+def halves(x: Array) -> Array:
+    """Real floating numbers as halves, which are computed with in single precision."""
+    return x.astype(np.float16, order="C") if x.dtype.kind == "f" else x
+
+
+LAYOUTS: list[Callable[[Array], Array]] = [as_given, strided, turned, halves]
 # Rows that give views, and refuse the layouts that have none.
 VIEWS_ONLY = {"view_as_complex"}
+
+
+def also_halved(arrays: list[Array]) -> Iterator[list[Array]]:
+    yield arrays
+    if any(x.dtype.char == "f" for x in arrays):
+        yield [halves(x) for x in arrays]
 
 
 def enlarged(sample: Sample) -> list[Array] | None:
@@ -208,13 +219,15 @@ def is_grown(row: Row) -> bool:
 def grown(row: Row) -> Iterator[tuple[Sample, list[Array]]]:
     """Samples of the row with large operands."""
     for operands, params in BY_HAND.get(row.name, []):
-        yield Sample("by hand", operands, params), list(operands)
+        for arrays in also_halved(list(operands)):
+            yield Sample("by hand", operands, params), arrays
     if row.name in BY_HAND:
         return
     for sample in row.samples:
         arrays = enlarged(sample)
         if arrays is not None:
-            yield sample, arrays
+            for given in also_halved(arrays):
+                yield sample, given
 
 
 # ---- every row -----------------------------------------------------------------------
@@ -227,7 +240,11 @@ def test_an_operation_stays_within_its_outputs_and_its_formula(name: str) -> Non
         for layout in LAYOUTS[:1] if name in VIEWS_ONLY else LAYOUTS:
             with at(name, sample):
                 operands = [handle(layout(x)) for x in sample.operands]
-                row.apply(sample, operands)
+                try:
+                    row.apply(sample, operands)
+                except ta.errors.TenferroError:
+                    assert layout is halves  # a row without halves
+                    continue
                 run_forward(row, sample, operands)
 
 
@@ -243,7 +260,7 @@ def test_a_large_operation_stays_within_its_formula(name: str) -> None:
             row.apply(sample, operands)
         except (ta.errors.TenferroError, ValueError):
             # Repeated operands need not make sense together; some sample's do.
-            assert name not in BY_HAND
+            assert name not in BY_HAND or any(x.dtype == F2 for x in arrays)
             continue
         with at(name, sample):
             run_forward(row, sample, operands)
