@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 import optree
@@ -105,6 +105,8 @@ class Compiled:
         state = STATE.get()
         if state.level is not None or state.trace is not None:
             # Recorded like any other work, one operation at a time.
+            if entry.donated:
+                _refuse_donation()
             outs = evaluate(entry.program, HANDLES, [*given, *entry.constants])
             return entry.result(outs)
         records = [x._live("compiled function") for x in given]
@@ -142,7 +144,7 @@ class Compiled:
                     key.append(steps)
             else:
                 aval = aval_like(x, device)
-                key.append(aval if aval is not None else (type(x), x))
+                key.append(_static(x) if aval is None else aval)
         try:
             return self._entries.get(tuple(key), lambda: self._made(leaves, treedef))
         except TypeError as error:
@@ -199,8 +201,26 @@ class Compiled:
         return tuple(found)
 
 
+def _static(x: Any) -> Any:
+    """A leaf that is no array, as part of a signature: equal numbers of other types or
+    signs of zero are others."""
+    if isinstance(x, float | complex):
+        return type(x), repr(x)
+    return type(x), x
+
+
 def _is_array(x: Any) -> bool:
     return type(x) is EagerTensor or aval_like(x) is not None
+
+
+def _refuse_donation() -> NoReturn:
+    raise InvalidArgumentError(
+        operation="compiled function",
+        argument="donate_argnums",
+        found="a call inside a recording or a trace, which keeps the operands",
+        fix="compile it without donation, or donate where the outermost function is "
+        "compiled",
+    )
 
 
 def _check_donation(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
@@ -258,7 +278,8 @@ def compile(
     Raises (when called):
         TracedConversionError: Python control flow depends on values.
         NotUniqueError: somebody else holds a donated value; nothing ran.
-        InvalidArgumentError: a donated argument that no output can use.
+        InvalidArgumentError: a donated argument that no output can use; a donation
+            inside a recording or a trace, which keeps operands.
 
     Cost: the first call of a signature traces and plans; a replay allocates one arena
         for each reason and one buffer for each output, copies nothing by itself.

@@ -200,8 +200,9 @@ _scalars: dict[tuple[Any, ...], ValueRecord] = {}
 
 
 def scalar_key(value: Any, dtype: np.dtype[Any], device: Any) -> tuple[Any, ...]:
-    """What numbers of one value, sign of zero included, are remembered by."""
-    return (type(value), value if value else str(value), dtype, device)
+    """What numbers of one value, signs of zero included, are remembered by."""
+    text = not value or type(value) is complex
+    return (type(value), str(value) if text else value, dtype, device)
 
 
 def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:

@@ -21,7 +21,7 @@ from ._writer import ArrayWriter, Writer, under
 from ._written import Written
 
 Array = np.ndarray[Any, Any]
-FRAMES: Final = 64  # functions over arenas that a device remembers
+FRAMES: Final = 256  # functions over arenas that a device remembers
 
 
 class Replay:
@@ -115,8 +115,9 @@ class Replay:
         memory = {
             reason: r.array for (reason, _), r in zip(self.arenas, held, strict=True)
         }
-        while len(self._remembered) >= FRAMES:
-            self._remembered.pop(next(iter(self._remembered)), None)
+        known = list(self._remembered)  # other threads add and forget meanwhile
+        for old in known[: max(0, len(known) - FRAMES + 1)]:
+            self._remembered.pop(old, None)
         # The key is an identity: what it names is kept as long as the entry.
         frame = [r.array.base for r in held], self._written.bound(memory)
         self._remembered[key] = frame

@@ -172,7 +172,9 @@ class Writer:
         if v in self.s.numbers:
             return f"r{self.s.numbers[v].number}"
         record = f"{'x' if root.kind == 'input' else 'r'}{root.number}"
-        return f"{record}.derive(v{v}, {aval})" if v in self.s.layouts else record
+        return (
+            f"{record}.derive({self.v(v)}, {aval})" if v in self.s.layouts else record
+        )
 
     # -- kernels -----------------------------------------------------------------------
 
