@@ -88,8 +88,11 @@ def arrays_of(schedule: Schedule, memory: dict[int, Array]) -> dict[int, Array]:
     for step in schedule.steps:
         eq = step.equation
         source = eq.ins[0] if eq.ins else -1
-        written = eq.mode != "fresh"
-        if eq.outs[0] in schedule.layouts and source in arrays and not written:
+        if eq.outs[0] not in schedule.layouts or source not in arrays:
+            continue
+        if eq.mode != "fresh":  # written over a view: the same array, views follow
+            arrays[eq.outs[0]] = arrays[source]
+        else:
             kernel: Any = eq.call.op.kernel
             views = kernel.fn(arrays[source], eq.call)
             outs = views if len(eq.outs) > 1 else (views,)
