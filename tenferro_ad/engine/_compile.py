@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
-import numpy as np
 import optree
 
 from .._ledger import STATE
@@ -25,7 +24,7 @@ from ..tape import hold
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
 from ._make import device_in, tensors
-from ._pytrees import flatten, need_callable
+from ._pytrees import flatten, need_callable, numbers_of
 from ._trace import aval_like, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
@@ -292,5 +291,4 @@ def compile(
             found=f"a `{type(fn).__name__}`",
             fix="pass a function of tensors",
         )
-    numbers = (donate_argnums,) if isinstance(donate_argnums, int) else donate_argnums
-    return Compiled(fn, tuple(int(np.int64(n)) for n in numbers))
+    return Compiled(fn, numbers_of(donate_argnums, "compile", "donate_argnums"))

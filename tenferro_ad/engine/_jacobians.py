@@ -290,7 +290,7 @@ def _assembled(
         for nodes, treedef in parts:
             found.append(optree.tree_unflatten(treedef, row[at : at + len(nodes)]))
             at += len(nodes)
-        trees.append(found[0] if isinstance(argnums, int) else tuple(found))
+        trees.append(found[0] if not isinstance(argnums, Sequence) else tuple(found))
     return optree.tree_unflatten(out_def, trees)
 
 

@@ -13,6 +13,7 @@ from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
 from ..ops import OPS
 from ..runtime import direct
 from ..tape import hold
+from ._axes import int_of
 from ._dispatch import HANDLES, chain_of, value_at
 from ._eager import EagerTensor, constant
 from ._make import as_tensor
@@ -68,10 +69,22 @@ def need_callable(operation: str, f: Any, argument: str = "f") -> None:
         )
 
 
+def numbers_of(numbers: Any, operation: str, argument: str) -> tuple[int, ...]:
+    """Positions of arguments: one, or a sequence of them.
+
+    Raises:
+        DTypeError: one is no integer.
+    """
+    many = isinstance(numbers, Sequence) and not isinstance(numbers, str)
+    return tuple(
+        int_of(operation, argument, n) for n in (numbers if many else (numbers,))
+    )
+
+
 def args_of(
     args: tuple[Any, ...], argnums: int | Sequence[int], operation: str
 ) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = numbers_of(argnums, operation, "argnums")
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise InvalidArgumentError(

@@ -227,7 +227,7 @@ def grad(
         ]
         del out
         rec.core.close()
-        result = trees[0] if isinstance(argnums, int) else tuple(trees)
+        result = trees[0] if not isinstance(argnums, Sequence) else tuple(trees)
         return (result, aux) if has_aux else result
 
     return grad_f
