@@ -72,6 +72,11 @@ def test_a_library_form_gives_what_the_row_gives(name: str) -> None:
                 outs, expected = rebuilt(name, outs), rebuilt(name, expected)
             single = any(x.dtype.char in "fF" for x in (*sample.operands, *outs))
             for seen, wanted in zip(outs, expected, strict=True):
+                if wanted.dtype.kind not in "fc":
+                    assert np.array_equal(seen, wanted)
+                    continue
+                assert np.array_equal(np.isnan(seen), np.isnan(wanted))
+                seen, wanted = np.nan_to_num(seen), np.nan_to_num(wanted)
                 scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
                 gap = np.max(np.abs(seen - wanted), initial=0.0)
                 assert gap <= (2e-5 if single else 1e-11) * scale
@@ -116,7 +121,8 @@ def test_no_call_waits_for_the_card_but_host_access(file: str) -> None:
             if isinstance(called, ast.Attribute) and called.attr in WAITS:
                 owner = ast.unparse(called.value)
                 known = {"self._functions", "self._modules", "DTYPES"}  # dictionaries
-                assert called.attr == "get" and owner in known, ast.unparse(node)
+                assert called.attr == "get", ast.unparse(node)
+                assert owner in known, ast.unparse(node)
 
 
 def test_there_is_one_stream_for_work_and_memory() -> None:
@@ -129,7 +135,7 @@ def test_there_is_one_stream_for_work_and_memory() -> None:
     ]
     assert [file for file, _ in made] == ["_cuda.py", "_cuda_queue.py"]
     queue = (SOURCES / "_cuda_queue.py").read_text(encoding="utf-8")
-    assert "_host" not in queue  # work never goes to the stream of host access
+    assert "memory._host" not in queue  # work never goes to the one of host access
 
 
 # ---- with CuPy
@@ -163,7 +169,7 @@ def test_every_name_that_is_used_exists(library: str) -> None:
         assert hasattr(driver, name)
     for kind, names in {
         cp.cuda.Event: ("record", "done"),
-        cp.cuda.Stream: ("ptr", "synchronize", "use"),
+        cp.cuda.Stream: ("synchronize", "use"),
         cp.cuda.MemoryPool: ("malloc", "free_all_blocks"),
         cp.cuda.MemoryPointer: ("copy_from_host_async", "copy_to_host_async", "ptr"),
         cp.cuda.Function: ("ptr",),
@@ -212,7 +218,7 @@ def programs() -> dict[str, tuple[str, str]]:
 
     printer, found = CudaPrinter(), {}
     for name, row in ROWS.items():
-        for sample in row.samples[:6]:
+        for sample in row.samples[:2]:
             if sample.heavy:
                 continue
             call = infer_call(row.op, avals(row, sample), params(row, sample), CPU)
@@ -272,9 +278,8 @@ def test_views_are_arithmetic_on_pointers(library: str, key: Any) -> None:
     binding = SimpleNamespace(raw=cp.cuda.MemoryPointer(memory, 0))
     host = np.zeros((4, 5))[key]
     start = host.__array_interface__["data"][0]
-    origin = (
-        host.base.__array_interface__["data"][0] if host.base is not None else start
-    )
+    whole = host if host.base is None else host.base
+    origin = whole.__array_interface__["data"][0]
     there = queue._array(
         binding,
         descriptor_at(start - origin, host.shape, host.dtype, host.strides, "cuda:0"),
