@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ._dialects import (
@@ -193,10 +193,17 @@ typedef double f64; typedef double2 cd;
 _USES_DOUBLE: Final = re.compile(r"\b(f64|cd)\b|_d\(")
 
 
+# The language's own function: Oclgrind does not know what a comparison becomes.
+_ABS: Final = {"abs": "fn abs$(x: T) -> T {\n  return T(abs(x));\n}\n"}
+
+
 class OpenCLDialect(CDialect):
     name = "opencl"
     inline = "static"
     tile = (4, 16)
+
+    def own_functions(self, dtype: Dtype) -> Mapping[str, str]:
+        return _ABS if dtype.kind == "i" else {}
 
     def load(self, array: str, at: str, dtype: Dtype) -> str:
         if dtype == HALF:
