@@ -19,7 +19,7 @@ from ..runtime import (
     compile_program,
     strides_of,
 )
-from ..storage import ValueRecord, land
+from ..storage import ValueRecord, land, record_of
 from ..tape import hold
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
@@ -119,6 +119,8 @@ class Compiled:
     ) -> Any:
         for k in entry.donated:
             _check_donation(given[k], k, records)
+        for k in entry.donated:
+            _make_inline(given[k], k, records)
         spent: list[int] = []
         for x in [given[k] for k in entry.donated]:
             x._rec = None  # type: ignore[assignment]
@@ -224,20 +226,38 @@ def _refuse_donation() -> NoReturn:
 
 def _check_donation(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
     record = records[k]
-    twice = sum(r is record for r in records) > 1
-    if not twice:
-        land(record)  # it moves into the run
-    if twice or not record.is_unique or record.is_rootless or not record.is_whole:
-        raise NotUniqueError(
-            operation="compiled function",
-            argument="donate_argnums",
-            found="a donated value that is passed twice"
-            if twice
-            else "a donated value that someone else holds, or that is part of a "
-            "larger allocation",
-            fix="drop the other holders, donate another value, or do not donate",
-            recovered=x,
+    if sum(r is record for r in records) > 1:
+        raise _shared(x, "a donated value that is passed twice")
+    land(record)  # it moves into the run
+    if not record.is_unique or record.is_rootless:
+        raise _shared(x, "a donated value that someone else holds")
+
+
+def _make_inline(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
+    """Move the value out of the container that a guard or a view once made.
+
+    Raises:
+        BorrowConflictError: a guard or an exported array still reads it.
+        NotUniqueError: it is a part of its root.
+    """
+    record = records[k]
+    if record.home is not None and type(record.array) is np.ndarray:
+        tensor = record.into_tensor()
+        x._rec = records[k] = record = record_of(
+            tensor, record.aval, "compiled function"
         )
+    if not record.is_whole:
+        raise _shared(x, "a donated value that is part of a larger allocation")
+
+
+def _shared(x: EagerTensor, found: str) -> NotUniqueError:
+    return NotUniqueError(
+        operation="compiled function",
+        argument="donate_argnums",
+        found=found,
+        fix="drop the other holders, donate another value, or do not donate",
+        recovered=x,
+    )
 
 
 def handles_on(
@@ -276,7 +296,8 @@ def compile(
 
     Raises (when called):
         TracedConversionError: Python control flow depends on values.
-        NotUniqueError: somebody else holds a donated value; nothing ran.
+        NotUniqueError, BorrowConflictError: somebody else holds or reads a donated
+            value; nothing ran.
         InvalidArgumentError: a donated argument that no output can use; a donation
             inside a recording or a trace, which keeps operands.
 

@@ -270,7 +270,7 @@ class _Writer:
             *_block(
                 "if type(h1) is ndarray:",
                 *_block("if h0 is None:", *into1, *self.last(0)),
-                *_block("if type(h0) is ndarray:", *into1, *into0, *self.drop()),
+                *_block("if type(h0) is ndarray:", *into0, *into1, *self.drop()),
             ),
             *_block(
                 "elif h1 is None:",
