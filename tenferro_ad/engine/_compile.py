@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
+import numpy as np
 import optree
 
 from .._ledger import STATE
