@@ -127,6 +127,41 @@ def test_least_squares_counts_its_residual(dtype: Any) -> None:
     check_grads(linalg.lstsq, [a, b], order=2)
 
 
+SPECTRAL = {
+    "eigvalsh": (
+        lambda x: ta.sum(linalg.eigvalsh(x) ** 3),
+        lambda a, t: 3 * (a @ t + t @ a),
+    ),
+    "svdvals": (
+        lambda x: ta.sum(linalg.svdvals(x) ** 4),
+        lambda a, t: 4 * (t @ a.T @ a + a @ t.T @ a + a @ a.T @ t),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+@pytest.mark.parametrize("gap", [1e-2, 1e-5, 1e-8])
+def test_curvature_at_nearly_equal_values(name: str, gap: float) -> None:
+    """Right to as many digits as the gap has, and more where it is wider."""
+    loss, wanted = SPECTRAL[name]
+    q = np.linalg.qr(draw(31, 3, 3))[0]
+    a, t = (q * [1.0, 1.0 + gap, 3.0]) @ q.T, draw(32, 3, 3)
+    t = t + t.T
+    close(curvature(loss, a, t), wanted(a, t), max(1e-9, 1e-15 / gap))
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_curvature_at_equal_values_lacks_what_they_do_to_each_other(name: str) -> None:
+    """The documented limit of second derivatives: all else is right."""
+    loss, wanted = SPECTRAL[name]
+    a, t = np.diag([1.0, 1.0, 3.0]), draw(33, 3, 3)
+    t = t + t.T
+    missing = np.zeros((3, 3))
+    missing[[0, 1], [1, 0]] = wanted(a, t)[[0, 1], [1, 0]]
+    assert np.abs(missing).max() > 1
+    close(curvature(loss, a, t), wanted(a, t) - missing, 1e-12)
+
+
 # ---- determinants --------------------------------------------------------------------
 
 

@@ -29,8 +29,9 @@ SIGN: Final = "No slope in the argument that gives the sign."
 NEIGHBOUR: Final = "The distance to the next number is locally constant."
 ADJUGATE: Final = "Right at singular matrices too: a determinant is a polynomial."
 SPECTRUM: Final = (
-    "At equal values finite, and right for losses that do not depend on the basis of "
-    "their space; phases stand still."
+    "At equal values the first derivative is finite, and right for losses that do not "
+    "depend on the basis of their space; higher ones lack what equal values do to each "
+    "other, which no cotangent tells. Phases stand still."
 )
 RANK: Final = "Right among matrices of the same rank."
 PIVOTS: Final = "The order of the rows is locally constant."

@@ -5,7 +5,10 @@ differences of values, so their derivatives are finite wherever values coincide.
 of vectors divide by differences: a difference that is rounding, or a numerator that is
 rounding beside a small difference, counts as none. So results are finite at equal and
 nearly equal values, and right for losses that do not depend on the basis of the space
-that belongs to them. `gap` is the difference that counts as rounding, in units of
+that belongs to them. Second derivatives of values would divide differences of their
+cotangents by differences of the values: between equal values that is a limit which no
+cotangent tells, and it is left out; between values 1e-8 apart it is right to as many
+digits. `gap` is the difference that counts as rounding, in units of
 rounding of the largest value. Vectors move orthogonally to themselves: the phase is not
 moved, except that `svd` keeps the phase of `vh` fixed and lets `u` turn against it.
 
