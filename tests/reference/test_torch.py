@@ -19,7 +19,7 @@ import pytest
 
 import tenferro_ad as ta
 from tenferro_ad.engine import HANDLES
-from tenferro_ad.ops import OPS
+from tenferro_ad.ops import OPS, Region
 from tests.ops.samples import Row, Sample, as_tuple, at, handle, load, numpy_of
 from tests.reference.kinks import KINKS, SAME, Kink, point_of, slope_of
 from tests.reference.programs import Program
@@ -76,11 +76,17 @@ def draw(rng: np.random.Generator, like: Array) -> Array:
     return np.asarray(v, like.dtype)
 
 
+# Loops and branches of other operations: nothing of their own to compare.
+WITH_BODIES = {name for name, op in OPS.items() if isinstance(op.kernel, Region)}
+# PyTorch draws other random numbers.
+ROOMS = ("nn", "linalg", "fft", "special", "")
+
 # ---- rows ----------------------------------------------------------------------------
 
 
 def test_every_row_has_a_counterpart_or_a_reason(rows: Any) -> None:
-    assert sorted(set(OPS) - set(rows.TORCH) - set(rows.NO_COUNTERPART)) == []
+    missing = set(OPS) - set(rows.TORCH) - set(rows.NO_COUNTERPART)
+    assert sorted(missing - WITH_BODIES) == []
     assert sorted(set(rows.TORCH) & set(rows.NO_COUNTERPART)) == []
     assert sorted((set(rows.TORCH) | set(rows.NO_COUNTERPART)) - set(OPS)) == []
     assert all(rows.NO_COUNTERPART.values())
@@ -118,7 +124,7 @@ def comparable(rows: Any, row: Row) -> list[Sample]:
 
 @pytest.mark.parametrize("name", list(OPS))
 def test_row(name: str, torch: Any, rows: Any) -> None:
-    if name in rows.NO_COUNTERPART:
+    if name in rows.NO_COUNTERPART or name in WITH_BODIES:
         return
     row = ROWS[name]
     samples = comparable(rows, row)
@@ -260,7 +266,7 @@ def functions(torch: Any) -> Any:
 def public_functions() -> dict[str, Any]:
     """Each public function once, by the room that it stands in."""
     found: dict[str, Any] = {}
-    for room in ("nn", "linalg", "fft", "special", "random", ""):
+    for room in ROOMS:
         module = getattr(ta, room) if room else ta
         for name in module.__all__:
             fn = getattr(module, name)

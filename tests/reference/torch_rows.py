@@ -129,7 +129,8 @@ TORCH["gelu_tanh"] = doubled(lambda x: nn.gelu(x, approximate="tanh"))
 TORCH["silu"] = doubled(nn.silu)
 without(
     "PyTorch has no such function",
-    "cbrt erfcinv dawsn gamma betaln jv iv ive rel_entr kl_div",
+    "cbrt erfcinv dawsn gamma betaln jv iv ive rel_entr kl_div betainc betaincinv "
+    "gammaincinv poisson_quantile binomial_quantile",
 )
 without("our sweep's own products", "szmul szfactor szgate")
 
