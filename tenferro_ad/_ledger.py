@@ -13,16 +13,15 @@ tasks never count into each other's scopes and the hot path reads a single varia
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from types import FrameType
 from typing import Any, Final
 
 from . import _report, _timeline
+from ._source import source_line
 from .errors import ForbiddenEventError, InvalidArgumentError, LedgerMismatchError
 
 
@@ -212,22 +211,6 @@ STATE: Final[ContextVar[State]] = ContextVar(
     "tenferro_ad_state",
     default=State(BASE, OPERATION_OUTPUT, None),  # noqa: B039
 )
-
-_PACKAGE: Final = __name__.rpartition(".")[0]
-
-
-def source_line() -> tuple[str, int]:
-    """File and line of the nearest frame outside the package.
-
-    Generated kernels have no module name; they belong to the package.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", _PACKAGE)
-        if name != _PACKAGE and not name.startswith(_PACKAGE + "."):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return "?", 0
 
 
 class LedgerScope:

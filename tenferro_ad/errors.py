@@ -510,11 +510,24 @@ class OutputAccessError(_Rejection):
 
 
 class OutputExtractError(_Rejection):
-    """This output cannot be moved out that way; carries the bundle."""
+    """This output cannot be moved out that way; carries the bundle.
+
+    Attributes:
+        reason: `invalid-output`, `metadata-output`, or `extract`, whose `ExtractError`
+            is the cause.
+    """
+
+    reason: str = "invalid-output"
 
 
 class ScopedOutputExtractError(_Rejection):
-    """This output of a scoped run cannot be moved out; carries the bundle."""
+    """This output of a scoped run cannot be moved out; carries the bundle.
+
+    Attributes:
+        reason: `borrowed-output`, or `output`, whose `OutputExtractError` is the cause.
+    """
+
+    reason: str = "output"
 
 
 # ---- providers

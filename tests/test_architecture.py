@@ -18,7 +18,7 @@ ROOT = "tenferro_ad"
 PACKAGE = Path(__file__).parents[1] / ROOT
 
 # Each may import those before it.
-BASE = ("errors", "_ownership", "_report", "_timeline", "_ledger", "_aval")
+BASE = ("errors", "_ownership", "_report", "_timeline", "_source", "_ledger", "_aval")
 LAYERS = {"storage": 1, "ops": 1, "backends": 2, "runtime": 3, "tape": 4, "engine": 5}
 CONVENIENCES = {"nn", "optim"}  # the public API only
 FACES = {"", "random", "special", "linalg", "fft", "testing", "unsafe"}

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._aval import Aval, mismatch
 from .._ledger import STATE, State
+from .._source import asked, asked_at
 from ..errors import (
     DeviceMismatchError,
     InvalidArgumentError,
@@ -120,13 +121,15 @@ class GraphWork:
         no value alive."""
         apply = self.graph.applied
         arenas, behind = len(self.graph.arenas), len(self.memory())
+        line = asked()
 
         def run(outs: Sequence[Array], ins: Sequence[Array]) -> None:
             fresh = outs[: behind - arenas]
             places = [a.reshape(-1) for a in outs[behind - arenas : behind]]
             token = STATE.set(state)
             try:
-                apply(state, ins, fresh, places)
+                with asked_at(line):
+                    apply(state, ins, fresh, places)
             finally:
                 STATE.reset(token)
 

@@ -287,20 +287,40 @@ def view_of(inputs: ExecutionInputs, binding: Binding) -> TensorView:
 ExecutionOutput = DescriptorSlot | OutputMetadata
 
 
-def extracted(
-    group: AllocationGroup, outputs: Sequence[Any], output: int
-) -> tuple[Tensor | None, ExtractError | None, str]:
-    """The tensor of one output, or why there is none."""
+def extracted(group: AllocationGroup, outputs: Sequence[Any], output: int) -> Tensor:
+    """Use up the group for the tensor of one output.
+
+    Raises:
+        OutputExtractError: there is none; the caller says whose bundle it is.
+        BorrowConflictError: a view of the group is open. In both cases the group is
+            unchanged.
+    """
     if not 0 <= output < len(outputs):
-        return None, None, f"output {output} of {len(outputs)}"
+        raise OutputExtractError(
+            operation="into_output",
+            argument="output",
+            found=f"output {output} of {len(outputs)}",
+            reason="invalid-output",
+        )
     found = outputs[output]
     if isinstance(found, OutputMetadata):
-        return None, None, f"output {output}, which is metadata and has no storage"
+        raise OutputExtractError(
+            operation="into_output",
+            argument="output",
+            found=f"output {output}, which is metadata and has no storage",
+            reason="metadata-output",
+        )
     try:
-        return group.into_tensor(found), None, ""
+        return group.into_tensor(found)
     except ExtractError as error:
         error.recovered = None  # the bundle goes back, and the group inside it
-        return None, error, str(error)
+        raise OutputExtractError(
+            operation="into_output",
+            argument="output",
+            found=str(error),
+            reason="extract",
+            cause=error,
+        ) from error
 
 
 @final
@@ -357,17 +377,14 @@ class ExecutionBundle(MoveOnly):
         Cost: O(owners); no allocation, copy or provider call.
         """
         self._require("into_output")
-        tensor, cause, why = extracted(self._eb_group, self._eb_outputs, output)
-        if tensor is not None:
-            self._moved_by = "into_output"
-            return tensor
-        raise OutputExtractError(
-            operation="into_output",
-            argument="output",
-            found=why,
-            cause=cause,
-            recovered=self,
-        )
+        try:
+            tensor = extracted(self._eb_group, self._eb_outputs, output)
+        except OutputExtractError as error:
+            error.recovered = self
+            raise
+        self._moved_by = "into_output"
+        self._eb_outputs = ()
+        return tensor
 
     def __repr__(self) -> str:
         if self._moved_by is not None:

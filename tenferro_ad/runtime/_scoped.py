@@ -20,6 +20,7 @@ from ..errors import (
     InvalidArgumentError,
     NotEnqueuedError,
     OutputAccessError,
+    OutputExtractError,
     ScopedOutputExtractError,
     ScopedSubmitRejected,
     UnsupportedError,
@@ -152,20 +153,26 @@ class ScopedExecutionBundle(MoveOnly):
         Cost: O(owners); no allocation, copy or provider call.
         """
         self._require("into_owned_output")
-        is_known = 0 <= output < len(self)
-        if is_known and isinstance(self._sb_outputs[output], TensorView):
-            why = f"output {output}, which is a view of an input"
-            tensor, cause = None, None
-        else:
-            tensor, cause, why = extracted(self._sb_group, self._sb_outputs, output)
-        if tensor is None:
+        if isinstance(dict(enumerate(self._sb_outputs)).get(output), TensorView):
             raise ScopedOutputExtractError(
                 operation="into_owned_output",
                 argument="output",
-                found=why,
-                cause=cause,
+                found=f"output {output}, which is a view of an input",
+                fix="duplicate the view, or use the tensor that it was lent from",
+                reason="borrowed-output",
                 recovered=self,
             )
+        try:
+            tensor = extracted(self._sb_group, self._sb_outputs, output)
+        except OutputExtractError as error:
+            raise ScopedOutputExtractError(
+                operation="into_owned_output",
+                argument="output",
+                found=error.found,
+                reason="output",
+                cause=error,
+                recovered=self,
+            ) from error
         self._moved_by = "into_owned_output"
         self._drop_borrows()
         return tensor

@@ -6,7 +6,8 @@ returns after that answer and not after completion. Until then a failure is a
 `SubmitRejected` with the exact inputs; afterwards the handle has the outcome, and
 dropping the handle only stops looking.
 
-Allocations are counted in the ledger scopes that were open where the call was made.
+Events are counted in the ledger scopes that were open where the call was made, and
+belong to its line.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, final
 
 from .._ledger import STATE, State
 from .._ownership import MoveOnly
+from .._source import Line, asked_at, source_line
 from ..backends import Engine, PreparedLaunch
 from ..errors import (
     CompletionError,
@@ -120,6 +122,7 @@ class Task:
     """One submission: owns the inputs and outputs, and publishes one outcome."""
 
     __slots__ = (
+        "_asked",
         "_endpoint",
         "_inputs",
         "_name",
@@ -136,6 +139,8 @@ class Task:
         self._inputs: ExecutionInputs | None = inputs
         self._outputs: list[Tensor] = []
         self._state: State = STATE.get()
+        slow = self._state.account.slow
+        self._asked: Line | None = source_line() if slow else None
         self.answer = _Answer()
 
     def launches(self) -> Iterator[PreparedLaunch]:
@@ -143,8 +148,9 @@ class Task:
         work, inputs = self._work, self._inputs
         assert work is not None
         assert inputs is not None
-        kernel = work.kernel(self._endpoint, self._state)
-        self._outputs = allocated(work, self._endpoint, self._state)
+        with asked_at(self._asked):
+            kernel = work.kernel(self._endpoint, self._state)
+            self._outputs = allocated(work, self._endpoint, self._state)
         yield prepared(self._endpoint, kernel, work.access(inputs), self._outputs)
 
     def admitted(self) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from .._aval import Aval
-from .._ledger import RECOMPUTE_OUTPUT, STATE, source_line
+from .._ledger import RECOMPUTE_OUTPUT, STATE
+from .._source import source_line
 from ..errors import EscapedTracerError, TenferroError, TracedConversionError
 from ..ops import OPS, Equation, Op, Program, View
 from ..storage import DeviceArray, ValueRecord
