@@ -14,7 +14,7 @@ from ._backend import (
 from ._cpu import CPU, CpuDevice, infer_call
 from ._device import AsynchronousDevice
 from ._doctor import doctor
-from ._engine import DEADLINE, Engine, Job
+from ._engine import DEADLINE, Engine, Job, contain
 from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
 from ._plan import Plan, compiled
@@ -57,6 +57,7 @@ __all__ = [
     "Proof",
     "bind_launch",
     "compiled",
+    "contain",
     "devices",
     "doctor",
     "enqueue",

@@ -84,7 +84,7 @@ def contain(error: BaseException) -> BaseException:
         seen.add(id(found))
         if found.__traceback__ is not None:
             where = "".join(traceback.format_tb(found.__traceback__, limit=-3))
-            found.add_note(f"Raised in an engine's thread:\n{where.rstrip()}")
+            found.add_note(f"Raised while the work ran:\n{where.rstrip()}")
             found.__traceback__ = None
         if isinstance(found, AccessError):
             found.recovered = None

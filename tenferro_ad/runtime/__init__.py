@@ -24,7 +24,11 @@ from ._package import ExecutionBundle, ExecutionInputs, OutputMetadata
 from ._places import Schedule
 from ._runtime import Runtime
 from ._schedule import schedule
-from ._scoped import ScopedExecutionBundle, ScopedReadInputs
+from ._scoped import (
+    ScopedExecutionBundle,
+    ScopedExecutionOutcome,
+    ScopedReadInputs,
+)
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
 from ._trace import (
     NOWHERE,
@@ -62,6 +66,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScopedExecutionBundle",
+    "ScopedExecutionOutcome",
     "ScopedReadInputs",
     "Submission",
     "Symbol",

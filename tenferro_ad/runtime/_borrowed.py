@@ -17,6 +17,7 @@ from ..backends import (
     Endpoint,
     PreparedLaunch,
     bind_launch,
+    contain,
     run_synchronously,
 )
 from ..errors import (
@@ -140,7 +141,7 @@ def submit_borrowed(bindings: BorrowedBindings) -> RetiredBorrowed:
     return RetiredFailed(
         failure(
             name,
-            cause,
+            contain(cause),
             "what the operation wrote is unspecified; write it again before reading",
         ),
         bindings,

@@ -211,7 +211,8 @@ def _retained(value: Any, position: int) -> AdValueRecord:
     """The record of a handle, counted once more."""
     if isinstance(value, AdValueRecord):
         return value
-    record = getattr(value, "_record", None)
+    # A handle (made above this folder) has an aval; a guard is a borrow and has none.
+    record = getattr(value, "_record", None) if hasattr(value, "aval") else None
     if not isinstance(record, ValueRecord):
         raise InvalidArgumentError(
             operation="ExecutionInputs",

@@ -12,7 +12,7 @@ from ._direct import device_of
 from ._graph import CompiledGraph, compile_program
 from ._graph_work import GraphWork, check_bindings, check_inputs, settle
 from ._package import ExecutionInputs, avals_of, descriptor_of
-from ._scoped import ScopedOutcome, ScopedReadInputs, execute_scoped
+from ._scoped import ScopedExecutionOutcome, ScopedReadInputs, execute_scoped
 from ._submission import ExecutionHandle, submitted
 from ._work import Work
 
@@ -132,7 +132,7 @@ class Runtime:
 
     def execute_scoped_read_only(
         self, graph: CompiledGraph, inputs: ScopedReadInputs
-    ) -> ScopedOutcome:
+    ) -> ScopedExecutionOutcome:
         """Run the graph on borrowed views, to its end.
 
         Returns:

@@ -14,7 +14,7 @@ from typing import Any, final
 from .._aval import aval_of
 from .._ledger import STATE
 from .._ownership import MoveOnly
-from ..backends import BoundLaunch, bind_launch, run_synchronously
+from ..backends import BoundLaunch, bind_launch, contain, run_synchronously
 from ..errors import (
     AccessError,
     InvalidArgumentError,
@@ -197,12 +197,14 @@ class ScopedExecutionBundle(MoveOnly):
         return f"ScopedExecutionBundle({len(self)} outputs)"
 
 
-ScopedOutcome = Completed[ScopedExecutionBundle] | RetiredFailed[ScopedReadInputs]
+ScopedExecutionOutcome = (
+    Completed[ScopedExecutionBundle] | RetiredFailed[ScopedReadInputs]
+)
 
 
 def execute_scoped(
     endpoint: Any, graph: CompiledGraph, inputs: ScopedReadInputs
-) -> ScopedOutcome:
+) -> ScopedExecutionOutcome:
     """`Runtime.execute_scoped_read_only`; see there.
 
     Nothing of the work is left when this returns or raises, because the endpoint ends
@@ -244,7 +246,7 @@ def execute_scoped(
     if cause is not None:
         inputs._moved_by = None
         fix = "the inputs are unchanged: correct the cause and run again"
-        return RetiredFailed(failure(work.name, cause, fix), inputs)
+        return RetiredFailed(failure(work.name, contain(cause), fix), inputs)
     return Completed(_bundle(work, inputs._take(), made))
 
 

@@ -91,6 +91,16 @@ def test_a_type_checker_refuses_a_write_from_shared_access() -> None:
     )
 
 
+@pytest.mark.clause("g3-test-guard-across-submit")
+def test_no_guard_or_view_is_held_across_submission() -> None:
+    run(
+        "test_a_view_is_no_input_of_detached_work",
+        "test_a_host_guard_is_not_held_across_submission",
+        "test_scoped_execution_lends_no_writable_view",
+        "test_a_guard_of_a_handle_is_no_value_to_attach",
+    )
+
+
 def test_every_ignore_names_the_one_code_that_it_expects() -> None:
     text = REFUSED.read_text(encoding="utf-8")
     ignores = re.findall(r"# type: ignore(.*)", text)

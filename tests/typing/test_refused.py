@@ -18,12 +18,15 @@ from tenferro_ad.engine._fn_reinterpret import view_as_real
 from tenferro_ad.errors import (
     BorrowConflictError,
     ExpiredCapabilityError,
+    GroupConstructionError,
     InvalidArgumentError,
+    InvalidSlotError,
     LayoutError,
     NotCloneableError,
     NotUniqueError,
     OverlapError,
 )
+from tenferro_ad.runtime import CompiledGraph
 from tenferro_ad.storage import (
     AccessTarget,
     AllocationGroup,
@@ -292,3 +295,71 @@ def test_a_guard_does_not_outlive_its_block() -> None:
         prepared.as_slice()
     with pytest.raises(AttributeError):
         prepared.guard.reopen()  # type: ignore[attr-defined]
+
+
+# ---- borrows across submission
+
+
+def runtime_and_graph() -> tuple[ta.Runtime, CompiledGraph]:
+    runtime = ta.Runtime("cpu")
+    spec = ta.Spec((3, 4))
+    return runtime, runtime.compile(ta.trace(lambda x: x * x, spec))
+
+
+def test_a_view_is_no_input_of_detached_work() -> None:
+    runtime, graph = runtime_and_graph()
+    owner = matrix()
+    with owner.as_view() as view:
+        with pytest.raises(InvalidArgumentError):
+            ta.ExecutionInputs.of_tensors([view])  # type: ignore[list-item]
+        with pytest.raises(InvalidArgumentError):
+            runtime.submit(graph, [view])  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError):
+            runtime.submit(graph, ta.ScopedReadInputs([view]))  # type: ignore[arg-type]
+        group, _ = AllocationGroup.of_tensors([matrix()])
+        with pytest.raises(InvalidSlotError):
+            ta.ExecutionInputs(group, [view])  # type: ignore[list-item]
+        # The owner of what is held cannot be submitted either.
+        with pytest.raises(GroupConstructionError):
+            ta.ExecutionInputs.of_tensors([owner])
+    assert len(ta.ExecutionInputs.of_tensors([owner])) == 1
+
+
+def test_a_host_guard_is_not_held_across_submission() -> None:
+    owner = matrix()
+    prepared = owner.prepare_host()
+    assert isinstance(prepared, PreparedContiguousRead)
+    array = prepared.as_slice()
+    with pytest.raises(InvalidArgumentError):
+        ta.ExecutionInputs.of_tensors([prepared])  # type: ignore[list-item]
+    with pytest.raises(GroupConstructionError):
+        ta.ExecutionInputs.of_tensors([owner])  # while it is held
+    prepared.close()
+    with pytest.raises(GroupConstructionError):
+        ta.ExecutionInputs.of_tensors([owner])  # or an array that it gave out
+    del array
+    group, (slot,) = AllocationGroup.of_tensors([owner])
+    with group.view_mut(slot) as mut:
+        with pytest.raises(InvalidSlotError):
+            ta.ExecutionInputs(group, [mut])  # type: ignore[list-item]
+        with pytest.raises(BorrowConflictError):
+            ta.ExecutionInputs(group, [slot])
+    assert len(ta.ExecutionInputs(group, [slot])) == 1
+
+
+def test_scoped_execution_lends_no_writable_view() -> None:
+    runtime, graph = runtime_and_graph()
+    owner = matrix()
+    with owner.as_view_mut() as mut, pytest.raises(InvalidArgumentError):
+        ta.ScopedReadInputs([mut])  # type: ignore[list-item]
+    with pytest.raises(InvalidArgumentError):
+        ta.ScopedReadInputs([owner])  # type: ignore[list-item]
+    inputs = ta.ExecutionInputs.of_tensors([owner])
+    with pytest.raises(InvalidArgumentError):
+        runtime.execute_scoped_read_only(graph, inputs)  # type: ignore[arg-type]
+
+
+def test_a_guard_of_a_handle_is_no_value_to_attach() -> None:
+    x = ta.asarray(np.zeros((3, 4)))
+    with x.value() as guard, pytest.raises(InvalidArgumentError):
+        ta.ExecutionInputs.of_tensors([guard])  # type: ignore[list-item]
