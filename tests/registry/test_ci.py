@@ -69,10 +69,14 @@ def machine(tmp_path: Path) -> Machine:
     [
         (
             [],
-            ["test", "test-poison", "test-reference", "test-shared", "registry"],
+            [
+                *("test", "test-poison", "test-reference", "test-shared"),
+                *("docs", "registry"),
+            ],
         ),
         (["tests"], ["test", "test-poison"]),
         (["reference"], ["test-reference", "test-shared"]),
+        (["docs"], ["docs"]),
         (["ci-config"], ["registry"]),
     ],
 )
