@@ -10,6 +10,10 @@ through `accumulate`, one more.
 A region's backward runs its equations again as far as some rule reads their results and
 the boundary has not kept them: one `CheckpointRecomputeOutput` each. Its seed is the
 caller's, so the first elementwise rule inside cannot write over it.
+
+Traced: what eager work does, without dead and repeated equations. The gradients alone
+need no value of the loss, so what only leads to it is dead. Compiled: one output for
+each result, and at most one arena for each reason; the recompute mark survives.
 """
 
 from __future__ import annotations
@@ -161,7 +165,21 @@ DIGITS_PLAIN = {"OperationOutput": 11 + 12}
 # the pooling also reads the maxima, which the boundary keeps.
 DIGITS_CHECKPOINTED = {"OperationOutput": 11 + 12, "CheckpointRecomputeOutput": 3}
 
+
+def repeated_loss(wrap: Wrap, w: Any) -> Any:
+    return ta.sum(wrap(lambda w: ta.exp(ta.sin(w)) * ta.tanh(ta.sin(w)))(w))
+
+
+REPEATED = Scenario(repeated_loss, np.full(3, 0.5))
+# Forward, 6: two sines, exponential, tanh, product, sum.
+# Backward, 3: the seed, spread out by a view; the shares of both factors. Every further
+# rule is written over the cotangent; at the leaf the second share is added.
+REPEATED_PLAIN = {"OperationOutput": 6 + 3}
+# Again: both sines, exponential and tanh, whose results rules read.
+REPEATED_CHECKPOINTED = {"OperationOutput": 6 + 3, "CheckpointRecomputeOutput": 4}
+
 CASES = {
+    "repeated": (REPEATED, REPEATED_PLAIN, REPEATED_CHECKPOINTED),
     "mlp": (MLP, MLP_PLAIN, MLP_CHECKPOINTED),
     "leaf used 50 times": (FIFTY, FIFTY_PLAIN, FIFTY_CHECKPOINTED),
     "complex matmul chain": (CHAIN, CHAIN_PLAIN, CHAIN_CHECKPOINTED),
@@ -219,3 +237,166 @@ def test_detail_and_plain_counting_see_the_same(name: str) -> None:
             kinds = [e.kind for e in led.events]
             assert kinds.count("allocation") == kinds.count("release")
             assert all(e.reason for e in led.events if e.kind == "allocation")
+
+
+# ---- traced and compiled -------------------------------------------------------------
+
+# Dead in the gradients alone, and repeated:
+#   mlp: y * y and the mean
+#   leaf used 50 times: the last product and the sum; all of a region's forward run
+#   chain: the last product, the real part and the sum; likewise
+#   digits: the cross-entropy of each image and the mean
+#   repeated: the product and the sum are dead; one sine is repeated
+TRACED = {
+    "repeated": ({"OperationOutput": 6 - 3 + 3}, {"OperationOutput": 3}, 3),
+    "mlp": ({"OperationOutput": 21 - 2}, {"OperationOutput": 22 - 2}, 3),
+    "leaf used 50 times": ({"OperationOutput": 53 - 2}, {"OperationOutput": 3}, 48),
+    "complex matmul chain": ({"OperationOutput": 12 - 3}, {"OperationOutput": 7}, 2),
+    "digits network": ({"OperationOutput": 23 - 2}, {"OperationOutput": 23 - 2}, 3),
+}
+
+
+class Functional:
+    """The gradients of a scenario as a function of all its arrays."""
+
+    def __init__(self, scenario: Scenario, wrap: Wrap) -> None:
+        self.scenario, self.wrap = scenario, wrap
+        self.given = [ta.asarray(a) for a in scenario.leaves]
+        self.count = len(self.given)
+        self.given += [ta.asarray(v) for v in scenario.inputs.values()]
+
+    def loss(self, *given: Any) -> Any:
+        inputs = dict(zip(self.scenario.inputs, given[self.count :], strict=True))
+        return self.scenario.loss(self.wrap, *given[: self.count], **inputs)
+
+    def gradients(self, *given: Any) -> Any:
+        return ta.grad(self.loss, tuple(range(self.count)))(*given)
+
+    def both(self, *given: Any) -> Any:
+        """The value, too: nothing is dead then."""
+
+        def twice(*given: Any) -> Any:
+            value = self.loss(*given)
+            return value, value
+
+        numbers = tuple(range(self.count))
+        return ta.grad(twice, numbers, has_aux=True)(*given)
+
+
+def arrays(tree: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(ta.stop_gradient(x)) for x in tree]
+
+
+@pytest.mark.clause("g7-lane-cpu")
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("name", CASES)
+def test_traced_multisets_are_those_derived_by_hand(
+    name: str, checkpointed: bool, provider_calls: Any
+) -> None:
+    scenario, plain, with_checkpoint = CASES[name]
+    work = Functional(scenario, ta.checkpoint if checkpointed else no_checkpoint)
+    expected, of_regions, again = TRACED[name]
+    if checkpointed:
+        expected = {**of_regions, "CheckpointRecomputeOutput": again}
+    traced = ta.trace(work.gradients, *work.given)
+    wanted = arrays(work.gradients(*work.given))
+    for _ in range(2):
+        provider_calls.reset()
+        with ta.ledger() as led:
+            found = traced(*work.given)
+        led.expect(allocations=expected, copies={})
+        assert sum(led.allocations.values()) == provider_calls.total
+        for a, b in zip(arrays(found), wanted, strict=True):
+            # A region that has one sine instead of two adds before it, not after.
+            apart = 1e-14 if name == "repeated" and checkpointed else 0.0
+            assert np.allclose(a, b, rtol=0, atol=apart)
+        del found, a
+        assert led.live == 0
+    both = ta.trace(work.both, *work.given)
+    with ta.ledger() as led:
+        both(*work.given)
+    eager = dict(with_checkpoint if checkpointed else plain)
+    if name == "repeated":  # one sine less, in the region one less each time
+        eager["OperationOutput"] -= 1
+        if checkpointed:
+            eager["CheckpointRecomputeOutput"] -= 1
+    led.expect(allocations=eager, copies={})
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_steps_allocate_their_outputs_and_an_arena_for_each_reason(
+    name: str, checkpointed: bool, provider_calls: Any
+) -> None:
+    scenario = CASES[name][0]
+    work = Functional(scenario, ta.checkpoint if checkpointed else no_checkpoint)
+    step = ta.compile(work.gradients)
+    wanted = arrays(work.gradients(*work.given))
+    plan = step.plan(*work.given)
+    expected = {"OperationOutput": work.count + 1}
+    if checkpointed:
+        expected["CheckpointRecomputeOutput"] = 1
+    for _ in range(2):
+        provider_calls.reset()
+        with ta.ledger() as led:
+            found = step(*work.given)
+        led.expect(allocations=expected, copies={})
+        assert dict(led.allocations) == plan.allocations
+        assert sum(led.allocations.values()) == provider_calls.total
+        assert led.peak_bytes == plan.peak
+        held = sum(g.nbytes for g in found)
+        assert led.live_bytes == held
+        assert plan.peak == held + sum(plan.arenas.values())
+        for a, b in zip(arrays(found), wanted, strict=True):
+            assert np.allclose(a, b, rtol=0, atol=1e-12 * max(1.0, np.abs(b).max()))
+        del found, a
+        assert led.live == 0
+
+
+OPTIMIZERS = {
+    "descent": lambda: ta.optim.SGD(0.1),
+    "momentum": lambda: ta.optim.SGD(0.1, momentum=0.9),
+    "adam": lambda: ta.optim.Adam(0.01),
+}
+
+
+@pytest.mark.parametrize("donated", [False, True], ids=["plain", "donated"])
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_training_step_of_the_digits_network_in_the_steady_state(
+    optimizer: str, checkpointed: bool, donated: bool, provider_calls: Any
+) -> None:
+    """Fresh outputs and one arena for each reason; no parameter or moment is fresh with
+    donation. Nothing is copied."""
+    opt = OPTIMIZERS[optimizer]()
+    work = Functional(DIGITS, ta.checkpoint if checkpointed else no_checkpoint)
+
+    def train(params: Any, state: Any, x: Any, labels: Any) -> Any:
+        grads, value = work.both(*params, x, labels)
+        params, state = opt.apply(params, list(grads), state)
+        return params, state, value
+
+    step = ta.compile(train, donate_argnums=(0, 1) if donated else ())
+    params, data = work.given[: work.count], work.given[work.count :]
+    plain = list(params)
+    params = [p.duplicate_value() for p in params]
+    params = [ta.asarray(p) for p in params]
+    state, kept = opt.init(params), opt.init(plain)
+    slots = {"descent": 0, "momentum": 1, "adam": 2}[optimizer]
+    fresh = 1  # the loss
+    if not donated:
+        fresh += work.count * (1 + slots) + 1  # and the number of steps
+    expected = {"OperationOutput": fresh + 1}
+    if checkpointed:
+        expected["CheckpointRecomputeOutput"] = 1
+    for number in range(4):
+        provider_calls.reset()
+        with ta.ledger() as led:
+            params, state, value = step(params, state, *data)
+        if number:
+            led.expect(allocations=expected, copies={})
+            assert provider_calls.total == sum(expected.values())
+        plain, kept, wanted = train(plain, kept, *data)
+        assert abs(value.item() - wanted.item()) < 1e-12
+    for a, b in zip(arrays(params), arrays(plain), strict=True):
+        assert np.allclose(a, b, rtol=0, atol=1e-11)

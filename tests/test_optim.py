@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import tenferro_ad as ta
-from tenferro_ad.errors import BorrowConflictError, NotALeafError, NotUniqueError
+from tenferro_ad.errors import (
+    BorrowConflictError,
+    InvalidArgumentError,
+    NotALeafError,
+    NotUniqueError,
+)
+from tests.trees import agree
 
 GRADS = [np.array([0.5, -1.0, 2.0]), np.array([0.1, 0.2, -0.3]), np.array([3.0, 0, 1])]
 START = np.array([1.0, -2.0, 0.5])
@@ -264,3 +270,90 @@ def test_a_tied_parameter_is_updated_once() -> None:
     assert w.tolist() == [0.5, 1.0]
     with pytest.raises(ta.errors.InvalidArgumentError, match="Gradients"):
         ta.optim.SGD(0.25).update(params, {"w": np.ones(2)})  # type: ignore[arg-type]
+
+
+# ---- as functions --------------------------------------------------------------------
+
+OPTIMIZERS = {
+    "sgd": lambda: ta.optim.SGD(0.1, weight_decay=0.1),
+    "nesterov": lambda: ta.optim.SGD(0.1, momentum=0.9, nesterov=True),
+    "adam": lambda: ta.optim.Adam(0.1, weight_decay=0.1),
+    "schedule": lambda: ta.optim.Adam(lambda t: 0.1 / (1.0 + t)),
+}
+every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+
+
+def params_of(dtype: Any) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(2)
+    shapes: tuple[tuple[int, ...], ...] = ((3, 2), (3,), ())
+    return [np.asarray(rng.normal(size=s)).astype(dtype) for s in shapes]
+
+
+def size(params: Any) -> Any:
+    w, b, s = params
+    y = ta.tanh(ta.asarray([1.0, 2.0, 3.0], dtype=b.dtype) @ w) * s
+    return ta.sum(ta.real(y * ta.conj(y))) + ta.sum(ta.real(b * ta.conj(b)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@every_optimizer
+def test_the_function_takes_the_steps_that_update_takes(name: str, dtype: Any) -> None:
+    opt, arrays = OPTIMIZERS[name](), params_of(dtype)
+    variables = [ta.variable(a) for a in arrays]
+    for _ in range(4):
+        _, grads = ta.value_and_grad(size)(variables)
+        opt.update(variables, grads)
+    params = [ta.asarray(a) for a in arrays]
+    state = opt.init(params)
+    for _ in range(4):
+        params, state = opt.apply(params, ta.grad(size)(params), state)
+    tolerance = 1e-5 if dtype is np.float32 else 1e-13
+    agree(params, [ta.stop_gradient(v) for v in variables], tolerance)
+    assert state["steps"].item() == 4
+    assert opt.steps == 4  # of `update` alone: the function keeps nothing
+
+
+@every_optimizer
+def test_a_compiled_step_writes_over_parameters_and_state(
+    name: str, provider_calls: Any
+) -> None:
+    opt = OPTIMIZERS[name]()
+
+    def step(params: Any, state: Any) -> Any:
+        return opt.apply(params, ta.grad(size)(params), state)
+
+    compiled = ta.compile(step, donate_argnums=(0, 1))
+    params = [ta.asarray(a) for a in params_of(np.float64)]
+    plain = [ta.asarray(a) for a in params_of(np.float64)]
+    state, kept = opt.init(params), opt.init(plain)
+    for _ in range(3):
+        params, state = compiled(params, state)
+        plain, kept = step(plain, kept)
+    agree((params, state), (plain, kept), 1e-12)
+    provider_calls.reset()
+    with ta.ledger() as led:
+        params, state = compiled(params, state)
+    led.expect(allocations={"OperationOutput": 1}, copies={})  # the arena
+    assert provider_calls.total == 1
+    assert compiled.cache.misses == 1
+
+
+def test_a_rate_may_be_an_input_of_the_step() -> None:
+    opt = ta.optim.SGD(5.0)
+    step = ta.compile(lambda p, g, s, rate: opt.apply(p, g, s, rate))
+    p, g = [ta.asarray(np.ones(2))], [ta.asarray(np.ones(2))]
+    for rate in (0.1, 0.2):
+        found, _ = step(p, g, opt.init(p), np.float64(rate))
+        agree(found, [np.ones(2) - rate])
+    assert step.cache.misses == 1
+    agree(opt.apply(p, g, opt.init(p), 0.3)[0], [np.full(2, 0.7)])
+
+
+def test_structures_of_parameters_and_gradients_are_one() -> None:
+    opt = ta.optim.Adam()
+    params = {"w": ta.ones(2), "b": None}
+    made, _ = opt.apply(params, params, opt.init(params))
+    assert made["b"] is None
+    with pytest.raises(InvalidArgumentError, match="the structure"):
+        opt.apply(params, {"w": ta.ones(2), "b": ta.ones(2)}, opt.init(params))
+    assert opt.apply([], [], opt.init([]))[0] == []

@@ -21,12 +21,11 @@ from ..runtime import (
     strides_of,
 )
 from ..storage import ValueRecord, land, record_of
-from ..tape import hold
 from ._dispatch import HANDLES
-from ._eager import EagerTensor, constant
+from ._eager import EagerTensor
 from ._make import device_in, tensors
 from ._pytrees import flatten, need_callable, numbers_of
-from ._trace import aval_like, merged, traced
+from ._trace import aval_like, handles_on, merged, traced
 
 LIMIT = 64  # signatures that one compiled function keeps
 
@@ -259,20 +258,6 @@ def _shared(x: EagerTensor, found: str) -> NotUniqueError:
         fix="drop the other holders, donate another value, or do not donate",
         recovered=x,
     )
-
-
-def handles_on(
-    found: Sequence[ValueRecord], records: Sequence[ValueRecord]
-) -> list[EagerTensor]:
-    """Handles on output records: inputs and repeated ones get one more holder."""
-    seen = {id(r) for r in records}
-    made = []
-    for r in found:
-        if id(r) in seen:
-            hold(r)
-        seen.add(id(r))
-        made.append(constant(r))
-    return made
 
 
 def compile(

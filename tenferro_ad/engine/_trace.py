@@ -18,7 +18,8 @@ from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
 from ..errors import InvalidArgumentError
 from ..ops import Program, evaluate, optimise
-from ..runtime import Trace, device_of, host_aval
+from ..runtime import DIRECT, Trace, device_of, host_aval
+from ..storage import ValueRecord
 from ..tape import hold
 from ._axes import int_of
 from ._dispatch import HANDLES, chain_of, inside, living
@@ -140,10 +141,16 @@ class TracedProgram:
             ShapeError, DTypeError, InvalidArgumentError: an argument differs from what
                 was traced.
 
-        Cost: the program's equations, each as an eager operation.
+        Cost: the program's equations, each as an eager operation. Outside recordings
+            and traces, memory is used again as the program says.
         """
-        inputs = self.bind(args)
-        outs = evaluate(self.program, HANDLES, [*inputs, *self.constants])
+        given = [*self.bind(args), *self.constants]
+        state = STATE.get()
+        if state.level is None and state.trace is None:
+            records = [x._live("traced program") for x in given]
+            outs = handles_on(evaluate(self.program, DIRECT, records), records)
+        else:
+            outs = evaluate(self.program, HANDLES, given)
         return optree.tree_unflatten(self.out_def, merged(outs, self.metadata))
 
     def bind(self, args: tuple[Any, ...]) -> list[EagerTensor]:
@@ -276,6 +283,20 @@ def _closed(program: Program, constants: dict[int, Any]) -> tuple[Program, list[
         else:
             made.inputs.remove(v)
     return made, [as_handle(c) for c in kept]
+
+
+def handles_on(
+    found: Sequence[ValueRecord], records: Sequence[ValueRecord]
+) -> list[EagerTensor]:
+    """Handles on output records: inputs and repeated ones get one more holder."""
+    seen = {id(r) for r in records}
+    made = []
+    for r in found:
+        if id(r) in seen:
+            hold(r)
+        seen.add(id(r))
+        made.append(constant(r))
+    return made
 
 
 def merged(outs: Sequence[Any], metadata: Mapping[int, Any]) -> list[Any]:

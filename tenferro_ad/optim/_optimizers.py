@@ -1,4 +1,9 @@
-"""Stochastic gradient descent and Adam."""
+"""Stochastic gradient descent and Adam: in place, and as functions for compiled steps.
+
+A step is written once, over `put`: what brings a kernel's result to where its first
+operand is. In place that is `ta.update` into an exclusive view; as a function it is the
+kernel's output, which a compiled step writes over a donated input.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ import optree
 
 import tenferro_ad as ta
 
+_TREES = "tenferro_ad"
 _sgd = ta.fused(lambda E, p, g, lr: p - lr * g)
 _sgd_decay = ta.fused(lambda E, p, g, lr, decay: p - lr * (g + decay * p))
 _momentum = ta.fused(lambda E, b, g, p, mu, decay: mu * b + (g + decay * p))
@@ -42,12 +48,15 @@ def _check(name: str, value: float, low: float, high: float) -> None:
         )
 
 
+Put = Callable[..., Any]  # put(target, kernel, *operands): the new target
+
+
 class _Optimizer(ABC):
     """Finds gradients, keeps state by variable, updates all parameters or none."""
 
     _states = 0
 
-    def __init__(self, lr: float | Callable[[int], float]) -> None:
+    def __init__(self, lr: float | Callable[[Any], Any]) -> None:
         if not callable(lr):
             _check("lr", lr, 0.0, math.inf)
         self.lr = lr
@@ -74,7 +83,7 @@ class _Optimizer(ABC):
                 found=f"a `{type(grads).__name__}`",
                 fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
             )
-        leaves = optree.tree_leaves(params, namespace="tenferro_ad")
+        leaves = optree.tree_leaves(params, namespace=_TREES)
         # A tied parameter stands in the tree more than once and is updated once.
         leaves = list({id(w): w for w in leaves}.values())
         steps = self.steps + 1
@@ -91,7 +100,8 @@ class _Optimizer(ABC):
             with ta.exclusive(*[w for w, _ in pairs], *flat) as views:
                 at = len(pairs)
                 for (w, g), p, state in zip(pairs, views, states, strict=False):
-                    self._step(p, g, rate, steps, *views[at : at + len(state)])
+                    slots = views[at : at + len(state)]
+                    self._step(_in_place, p, g, rate, steps, *slots)
                     self._state[w.leaf] = state
                     at += len(state)
         finally:
@@ -99,16 +109,86 @@ class _Optimizer(ABC):
                 g.close()
         self.steps = steps
 
+    def init(self, params: Any) -> dict[str, Any]:
+        """The state that `apply` begins with: a pytree of tensors.
+
+        Cost: one value of zeros for each parameter and moment; no copies.
+        """
+        return {
+            "steps": ta.zeros((), dtype=ta.int64),
+            "slots": [
+                optree.tree_map(ta.zeros_like, params, namespace=_TREES)
+                for _ in range(self._states)
+            ],
+        }
+
+    def apply(
+        self, params: Any, grads: Any, state: dict[str, Any], rate: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """One step as a function: the new parameters and the new state.
+
+        For compiled steps: `ta.compile(step, donate_argnums=...)` lets the results take
+        over the memory of `params` and `state`. Nothing is kept in the optimizer.
+
+        Args:
+            params: pytree of tensors.
+            grads: a pytree like it, as `ta.grad` gives.
+            state: what `init` or the last `apply` gave.
+            rate: a number or scalar tensor in place of `lr`. An `lr` that is a function
+                is called with the number of steps done as a tensor, so it must be
+                written with this package's functions.
+
+        Raises:
+            InvalidArgumentError: `grads` has another structure than `params`.
+
+        Cost: one output for each parameter and moment; in a compiled step with
+            donation none, and one pass over each.
+        """
+        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
+        given, other = optree.tree_flatten(grads, namespace=_TREES)
+        if treedef != other:
+            raise ta.errors.InvalidArgumentError(
+                operation="apply",
+                argument="grads",
+                found=f"the structure {other}",
+                fix=f"give it the structure of `params`, {treedef}",
+            )
+        steps = state["steps"] + 1
+        done = ta.astype(steps, ta.float64)
+        if rate is None:
+            rate = self.lr(done) if callable(self.lr) else self.lr
+        slots = [optree.tree_leaves(slot, namespace=_TREES) for slot in state["slots"]]
+        made = [
+            self._step(_as_output, p, g, rate, done, *own)
+            for p, g, *own in zip(leaves, given, *slots, strict=True)
+        ]
+        trees = [
+            optree.tree_unflatten(treedef, list(column))
+            for column in zip(*made, strict=True)
+        ] or [params] * (1 + self._states)
+        return trees[0], {"steps": steps, "slots": trees[1:]}
+
     @abstractmethod
     def _step(
-        self,
-        p: ta.TensorViewMut,
-        g: ta.TensorView,
-        rate: float,
-        steps: int,
-        *state: ta.TensorViewMut,
-    ) -> None:
-        """Update one parameter and its state from its gradient."""
+        self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
+    ) -> tuple[Any, ...]:
+        """The new parameter and its new state."""
+
+
+def _in_place(target: ta.TensorViewMut, kernel: Any, *operands: Any) -> Any:
+    ta.update(target, kernel, *operands)
+    return target
+
+
+def _is_scalar(x: Any) -> bool:
+    return isinstance(x, ta.EagerTensor) and not x.shape and x.dtype.kind == "f"
+
+
+def _as_output(target: Any, kernel: Any, *operands: Any) -> Any:
+    """The kernel's output; scalars take the precision of the target."""
+    real = ta.finfo(target.dtype).dtype
+    fitted = [ta.astype(x, real) if _is_scalar(x) else x for x in operands]
+    return kernel(target, *fitted)
 
 
 class SGD(_Optimizer):
@@ -125,7 +205,7 @@ class SGD(_Optimizer):
 
     def __init__(
         self,
-        lr: float | Callable[[int], float],
+        lr: float | Callable[[Any], Any],
         *,
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -140,26 +220,17 @@ class SGD(_Optimizer):
         self._states = 1 if momentum else 0
 
     def _step(
-        self,
-        p: ta.TensorViewMut,
-        g: ta.TensorView,
-        rate: float,
-        steps: int,
-        *state: ta.TensorViewMut,
-    ) -> None:
+        self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
+    ) -> tuple[Any, ...]:
         decay = self.weight_decay
         if not state:
             if decay:
-                ta.update(p, _sgd_decay, g, rate, decay)
-            else:
-                ta.update(p, _sgd, g, rate)
-            return
-        (b,) = state
-        ta.update(b, _momentum, g, p, self.momentum, decay)
+                return (put(p, _sgd_decay, g, rate, decay),)
+            return (put(p, _sgd, g, rate),)
+        b = put(state[0], _momentum, g, p, self.momentum, decay)
         if self.nesterov:
-            ta.update(p, _nesterov, b, g, rate, self.momentum, decay)
-        else:
-            ta.update(p, _sgd, b, rate)
+            return put(p, _nesterov, b, g, rate, self.momentum, decay), b
+        return put(p, _sgd, b, rate), b
 
 
 class Adam(_Optimizer):
@@ -178,7 +249,7 @@ class Adam(_Optimizer):
 
     def __init__(
         self,
-        lr: float | Callable[[int], float] = 1e-3,
+        lr: float | Callable[[Any], Any] = 1e-3,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -194,17 +265,11 @@ class Adam(_Optimizer):
         self.weight_decay = weight_decay
 
     def _step(
-        self,
-        p: ta.TensorViewMut,
-        g: ta.TensorView,
-        rate: float,
-        steps: int,
-        *state: ta.TensorViewMut,
-    ) -> None:
-        m, v = state
+        self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
+    ) -> tuple[Any, ...]:
         b1, b2 = self.betas
-        ta.update(m, _first, g, p, b1, self.weight_decay)
-        ta.update(v, _second, g, p, b2, self.weight_decay)
+        m = put(state[0], _first, g, p, b1, self.weight_decay)
+        v = put(state[1], _second, g, p, b2, self.weight_decay)
         step = rate / (1.0 - b1**steps)
         root = 1.0 / (1.0 - b2**steps) ** 0.5
-        ta.update(p, _adam, m, v, step, root, self.eps)
+        return put(p, _adam, m, v, step, root, self.eps), m, v

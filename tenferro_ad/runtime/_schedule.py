@@ -182,7 +182,9 @@ class _Work:
                 if all(x.flags.c_contiguous for x in (*layouts, target)):
                     step.added = kernel.added(call)
             if step.added is None:
-                step.registers = self._registers(number, eq, plan)
+                step.registers = self._registers(
+                    number, eq, plan, over=self._is_over(eq)
+                )
         return step
 
     def _views(self, eq: Equation, kernel: View) -> bool:
@@ -233,9 +235,11 @@ class _Work:
             found = self._last_uses = last_uses(self.program)
         return found
 
-    def _registers(self, number: int, eq: Equation, plan: Any) -> tuple[int, ...]:
+    def _registers(
+        self, number: int, eq: Equation, plan: Any, *, over: bool
+    ) -> tuple[int, ...]:
         """Scratch of small kernels as places of the arena; the result of a sum into
-        memory is one, too."""
+        memory is one, too. `over`: the kernel writes over its first operand."""
         reason = RECOMPUTE_OUTPUT if eq.recompute else OPERATION_OUTPUT
         aval = eq.call.out if eq.call.outs else None
         if aval is None or aval.nbytes >= POOLED_FROM:
@@ -243,7 +247,7 @@ class _Work:
         dtypes = []
         if eq.mode == "into":
             dtypes.append(aval.dtype)
-        dtypes += plan.registers(aliased=self._is_over(eq))
+        dtypes += plan.registers(aliased=over)
         return tuple(
             self._register(number, reason, Aval(aval.shape, dtype, aval.device))
             for dtype in dtypes
@@ -315,12 +319,36 @@ class _Work:
             given = self.inputs[number]
             if given.stop == len(self.program.equations):
                 self._refuse(number, "is an output itself, or a view of it is")
-            for root in self.outputs:
-                if root.taken is None and self._fits(given, root):
-                    root.taken = number
-                    break
-            else:
+            if not self._takes_over(number, set()):
                 self._refuse(number, "has no output of its shape and dtype after it")
+        for root in self.outputs:
+            if root.taken is None or root.start == len(self.steps):
+                continue
+            step = self.steps[root.start]
+            if self.inputs[root.taken].stop == root.start:  # written over
+                for v in step.registers:
+                    del self.roots[v]
+                step.registers = self._registers(
+                    step.number, step.equation, step.plan, over=True
+                )
+
+    def _takes_over(self, number: int, tried: set[int]) -> bool:
+        """Give the memory of a donated input to an output; others move if that helps
+        (augmenting paths)."""
+        fitting = [r for r in self.outputs if self._fits(self.inputs[number], r)]
+        for root in fitting:
+            if root.taken is None:
+                root.taken = number
+                return True
+        for root in fitting:
+            if root.number not in tried:
+                tried.add(root.number)
+                other = root.taken
+                assert other is not None
+                if self._takes_over(other, tried):
+                    root.taken = number
+                    return True
+        return False
 
     def _refuse(self, number: int, why: str) -> None:
         aval = self.program.avals[self.program.inputs[number]]
