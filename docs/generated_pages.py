@@ -99,7 +99,8 @@ PAGES: dict[str, tuple[str, str]] = {
         "TypedTensorView TypedTensorViewMut",
     ),
 }
-FACES = ("linalg", "fft", "special", "random", "nn", "optim", "testing", "unsafe")
+FACES = ("linalg", "fft", "special", "random", "nn", "optim")
+FACES += ("extension", "testing", "unsafe")
 
 
 def api_pages() -> dict[str, str]:

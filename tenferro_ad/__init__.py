@@ -208,6 +208,7 @@ from .engine import (
     quantile,
     real,
     reciprocal,
+    register_op,
     relu,
     remainder,
     repeat,
@@ -548,6 +549,7 @@ __all__ = [
     "quantile",
     "real",
     "reciprocal",
+    "register_op",
     "relu",
     "remainder",
     "repeat",
@@ -615,10 +617,10 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-from . import fft, linalg, nn, optim, random, special, testing, unsafe
+from . import extension, fft, linalg, nn, optim, random, special, testing, unsafe
 
 __all__ += ["fft", "linalg", "nn", "optim", "random", "special"]
-__all__ += ["testing", "unsafe"]
+__all__ += ["extension", "testing", "unsafe"]
 
 for _room in (linalg, nn, random, special, fft):
     errors.publish(getattr(_room, _name) for _name in _room.__all__)

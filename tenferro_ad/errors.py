@@ -643,6 +643,10 @@ class InactiveTapeError(GradientError):
     """The value is tracked by a tape that is not active here."""
 
 
+class UndeclaredSaveError(GradientError):
+    """A derivative rule reads a value that it does not name, and so does not keep."""
+
+
 class NoRuleError(GradientError, NotImplementedError):
     """The operation has no derivative rule for this argument."""
 

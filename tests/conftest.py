@@ -24,6 +24,7 @@ from tenferro_ad._ledger import BASE, OPERATION_OUTPUT, STATE
 from tenferro_ad.backends import CPU
 from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.storage import retirements
+from tenferro_ad.testing._agree import ProviderCalls, counted_calls
 from tests import poison
 
 ROOT = Path(__file__).parents[1]
@@ -90,51 +91,10 @@ def left_roots(allowed: int) -> Iterator[str]:
 # ---- independent counts
 
 
-class ProviderCalls:
-    """What the provider handed out, counted at its own calls and not by any ledger."""
-
-    def __init__(self) -> None:
-        self.small = 0
-        self.pooled = 0
-        self.adopted = 0
-
-    @property
-    def total(self) -> int:
-        """Physical allocations."""
-        return self.small + self.pooled + self.adopted
-
-    def reset(self) -> None:
-        self.small = self.pooled = self.adopted = 0
-
-
 @pytest.fixture
 def provider_calls() -> Iterator[ProviderCalls]:
-    """Counts every hand-out of the CPU provider while the test runs.
-
-    A test that sets `CPU.limit` counts nothing of `small`: the setter replaces it.
-    """
-    calls = ProviderCalls()
-    small: Callable[..., Any] = CPU.small
-    allocate, adopted = CPU.allocate, CPU.adopted
-
-    def count_small(*args: Any) -> Any:
-        array = small(*args)
-        calls.small += 1
-        return array
-
-    def count_pooled(*args: Any) -> Any:
-        array = allocate(*args)
-        calls.pooled += 1
-        return array
-
-    def count_adopted(nbytes: int) -> None:
-        adopted(nbytes)
-        calls.adopted += 1
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CPU, "small", count_small)
-        patch.setitem(vars(CPU), "allocate", count_pooled)
-        patch.setitem(vars(CPU), "adopted", count_adopted)
+    """Counts every hand-out of the CPU provider while the test runs."""
+    with counted_calls() as calls:
         yield calls
 
 

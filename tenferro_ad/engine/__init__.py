@@ -65,6 +65,9 @@ from ._namespace import *
 from ._numbers import dtype_of, real_of
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
+from ._registration import Operation as Operation
+from ._registration import operation_of as operation_of
+from ._registration import register_op
 from ._tape import Tape
 from ._trace import Spec, TracedProgram
 from ._transforms import grad, value_and_grad, vjp
@@ -116,6 +119,7 @@ __all__ = [
     "jvp",
     "scan",
     "branch",
+    "register_op",
     "custom_jvp",
     "custom_vjp",
     "fori_loop",

@@ -27,7 +27,7 @@ from . import (
     _special,
     _while,
 )
-from ._batching import BatchRule, by_loop, later, leading, longer, moved
+from ._batching import BatchRule, before, by_loop, later, leading, longer, moved
 from ._body import Body, RegionHost, Tools
 from ._call import UNPREPARED, Applied
 from ._cond import branched
@@ -52,6 +52,7 @@ from ._form import (
     cast,
     node,
 )
+from ._joint import keywords
 from ._movement import TO_DEVICE, reshaped
 from ._op import (
     OPS,
@@ -130,6 +131,8 @@ _ROWS = (
 )
 
 __all__ = [
+    "before",
+    "keywords",
     "beyond",
     "unruled",
     "is_read",

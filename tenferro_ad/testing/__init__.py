@@ -1,4 +1,4 @@
-"""Checks that users run on their own functions and rules.
+"""Checks that users run on their own functions, rules and operations.
 
 `check_grads` compares derivatives with central differences along random directions, so
 it costs a few evaluations for each argument and not one for each element. Steps and
@@ -23,6 +23,8 @@ import optree
 
 from ..engine import EagerTensor, as_tensor, jvp, vjp
 from ..errors import IntegerInputError, InvalidArgumentError
+from ._agree import OperationCheckError
+from ._check_op import check_op
 from ._numeric import (
     NAMESPACE,
     Array,
@@ -41,6 +43,7 @@ from ._numeric import (
     same_twice,
     tensors,
 )
+from ._samples import Sample
 
 _MODES: Final = ("fwd", "rev")
 # Room for third derivatives and sums over many elements, in units of u**(2/3), as far
@@ -335,4 +338,10 @@ def _adjoint(
         fail("args", None, numbers, "<vjp(weights), tangents>", "<weights, jvp>", over)
 
 
-__all__ = ["GradientCheckError", "check_grads"]
+__all__ = [
+    "GradientCheckError",
+    "OperationCheckError",
+    "Sample",
+    "check_grads",
+    "check_op",
+]

@@ -4,140 +4,50 @@ A `Row` says what a row should do, independently of the package: a NumPy or SciP
 function for its value, the names that the reverse rule of each argument keeps, whether
 its outputs are views, and operands of several dtypes and layouts, away from kinks
 (`test_kinks.py` has those). `test_table.py` and `tests/reference/test_jax.py` do the
-rest.
+rest; what users check their own operations with is the same (`tenferro_ad.testing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tenferro_ad import EagerTensor
-from tenferro_ad._aval import aval_of
-from tenferro_ad.backends import CPU
-from tenferro_ad.engine import HANDLES
 from tenferro_ad.ops import OPS
-from tenferro_ad.storage import transfer
+from tenferro_ad.testing._agree import gap, is_double
+from tenferro_ad.testing._samples import (
+    Row,
+    Sample,
+    as_tuple,
+    at,
+    handle,
+    memory_of,
+    numpy_of,
+)
+
+__all__ = [
+    "Drawer",
+    "Row",
+    "Sample",
+    "as_tuple",
+    "at",
+    "between",
+    "close",
+    "handle",
+    "is_double",
+    "load",
+    "memory_of",
+    "numpy_of",
+    "off_integers",
+    "outside",
+    "row",
+    "spread",
+]
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One point: operands with their layout, and parameters.
-
-    Attributes:
-        heavy: large; values and first derivatives only, and no comparison with JAX.
-        fresh, copies: allocations and explicit duplicates, where not the row's.
-        kept: what the reverse rule of each operand keeps, where not the row's.
-    """
-
-    label: str
-    operands: tuple[Array, ...]
-    params: tuple[Any, ...] = ()
-    heavy: bool = False
-    fresh: int | None = None
-    copies: int | None = None
-    kept: dict[int, str] | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """What a row of the table should do.
-
-    Attributes:
-        reference: `reference(*operands, *params)` by NumPy or SciPy.
-        keeps: for each differentiable argument what its reverse rule keeps, as names
-            separated by blanks; arguments that are not named are never tracked here.
-        keeps_complex: the same for arguments that are complex, if that differs.
-        kept: for a row with a joint rule, the names that it keeps as a tape shows them,
-            by sample and tracked positions.
-        view: outputs are views, nothing is allocated.
-        copies: explicit duplicates that the row makes.
-        reruns: backward runs a body of the row again.
-        smooth: replaces `reference` in difference quotients.
-        special: points that only the test of kept values visits, where a rule reads
-            what makes no difference elsewhere.
-    """
-
-    name: str
-    reference: Callable[..., Any]
-    samples: tuple[Sample, ...]
-    keeps: dict[str, str] = field(default_factory=dict)
-    keeps_complex: dict[str, str] | None = None
-    kept: Callable[[Sample, tuple[int, ...]], set[str]] | None = None
-    view: bool = False
-    copies: int = 0
-    reruns: bool = False
-    smooth: Callable[..., Any] | None = None
-    special: tuple[Sample, ...] = ()
-
-    @property
-    def op(self) -> Any:
-        return OPS[self.name]
-
-    def argument(self, i: int) -> str:
-        return self.op.args[0] if self.op.variadic else self.op.args[i]
-
-    def kept_by(self, sample: Sample, i: int) -> set[str]:
-        """Names that the reverse rule of argument i keeps."""
-        if sample.kept is not None:
-            return set(sample.kept[i].split())
-        table = self.keeps
-        if self.keeps_complex is not None and sample.operands[i].dtype.kind == "c":
-            table = self.keeps_complex
-        return set(table[self.argument(i)].split())
-
-    def retained(self, sample: Sample, tracked: tuple[int, ...]) -> set[str]:
-        """Names that the reverse rules of these arguments keep together."""
-        if self.kept is not None:
-            return self.kept(sample, tracked)
-        return set().union(*[self.kept_by(sample, i) for i in tracked])
-
-    def tracked(self, sample: Sample) -> tuple[int, ...]:
-        """Positions of the operands that carry a derivative here."""
-        return tuple(
-            i
-            for i, x in enumerate(sample.operands)
-            if x.dtype.kind in "fc" and self.argument(i) in self.keeps
-        )
-
-    def differentiable(self, *, special: bool = False) -> Iterator[Sample]:
-        """Samples with something to differentiate: some operand and some output."""
-        for sample in (*self.samples, *(self.special if special else ())):
-            outs = self.expected(sample)
-            if self.tracked(sample) and all(y.dtype.kind in "fc" for y in outs):
-                yield sample
-
-    def expected(self, sample: Sample) -> list[Array]:
-        with np.errstate(all="ignore"):
-            return arrays_of(self.reference(*sample.operands, *sample.params))
-
-    def apply(self, sample: Sample, operands: Sequence[Any]) -> Any:
-        """The row on handles, through the public door."""
-        fn = HANDLES[self.op]
-        if self.op.variadic:
-            return fn(tuple(operands), *sample.params)
-        return fn(*operands, *sample.params)
-
-    def function(self, sample: Sample) -> tuple[Callable[..., Any], list[EagerTensor]]:
-        """The row as a function of its tracked operands, and their values."""
-        at = self.tracked(sample)
-        fixed = [handle(x) for x in sample.operands]
-
-        def f(*moving: Any) -> Any:
-            operands = list(fixed)
-            for i, x in zip(at, moving, strict=True):
-                operands[i] = x
-            return self.apply(sample, operands)
-
-        return f, [fixed[i] for i in at]
 
 
 ROWS: dict[str, Row] = {}
@@ -148,7 +58,7 @@ def row(
 ) -> None:
     """Enter the samples of one row."""
     assert name not in ROWS, name
-    ROWS[name] = Row(name, reference, tuple(samples), **facts)
+    ROWS[name] = Row(OPS[name], reference, tuple(samples), **facts)
 
 
 def load() -> dict[str, Row]:
@@ -158,61 +68,9 @@ def load() -> dict[str, Row]:
     return ROWS
 
 
-def arrays_of(result: Any) -> list[Array]:
-    many = isinstance(result, tuple | list)
-    return [np.asarray(y) for y in (result if many else (result,))]
-
-
-def as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
-
-
-@contextmanager
-def at(name: str, sample: Sample) -> Iterator[None]:
-    """A failure inside names the sample."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"row `{name}`, sample `{sample.label}`")
-        raise
-
-
-# ---- handles with the layout of an array ---------------------------------------------
-
-
-def handle(array: Array) -> EagerTensor:
-    """A constant with the values and the strides of `array`.
-
-    A view becomes a second record on a root that holds what its base holds, which is
-    how the package itself makes views.
-    """
-    if array.flags.c_contiguous:
-        aval = aval_of(array.shape, array.dtype, CPU)
-        return EagerTensor(transfer(array, aval, "sample"), None, -1, None)
-    base = array.base
-    assert base is not None
-    assert base.flags.c_contiguous
-    root = transfer(base, aval_of(base.shape, base.dtype, CPU), "sample")
-    offset = address(array) - address(base)
-    seen = np.ndarray(array.shape, array.dtype, root.array, offset, array.strides)
-    record = root.derive(seen, aval_of(array.shape, array.dtype, CPU))
-    return EagerTensor(record, None, -1, None)
-
-
-def address(array: Array) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
-
-
-def numpy_of(tensor: Any) -> Array:
-    """The value, copied: memory of dropped values is used again."""
-    return np.array(memory_of(tensor))
-
-
-def memory_of(tensor: Any) -> Array:
-    """The value's memory itself, read without borrowing it."""
-    array: Array = tensor._record.array
-    return array
+def close(seen: Any, wanted: Any, tolerance: float) -> None:
+    """Equal to `tolerance` times the largest number of the reference, at least 1."""
+    assert gap(seen, wanted) <= tolerance, f"{seen!r}\n  instead of\n{wanted!r}"
 
 
 # ---- drawing -------------------------------------------------------------------------

@@ -14,10 +14,20 @@ import pytest
 
 import tenferro_ad as ta
 from tenferro_ad.engine import HANDLES
-from tenferro_ad.ops import OPS, Call, by_loop
-from tenferro_ad.runtime import plan_of
-from tests.ops.samples import Row, Sample, as_tuple, at, handle, load, numpy_of
-from tests.ops.test_table import close, is_double
+from tenferro_ad.ops import OPS, by_loop
+from tenferro_ad.testing import _modes
+from tenferro_ad.testing._agree import ProviderCalls
+from tests.ops.samples import (
+    Row,
+    Sample,
+    as_tuple,
+    at,
+    close,
+    handle,
+    is_double,
+    load,
+    numpy_of,
+)
 
 ROWS = load()
 Array = np.ndarray[Any, Any]
@@ -36,32 +46,7 @@ def test_every_row_with_operands_has_a_rule() -> None:
     assert {n for n, op in OPS.items() if op.batch is by_loop} == LOOPS
 
 
-def patterns(n: int) -> list[tuple[bool, ...]]:
-    alone = [tuple(k == i for k in range(n)) for i in range(n)]
-    return [(True,) * n, *(alone if n > 1 else [])]
-
-
 # ---- examples ------------------------------------------------------------------------
-
-
-def examples(row: Row, sample: Sample, i: int, size: int) -> Array:
-    """Values for operand i, the sample's own among them: a stack of arrays as good as
-    it, whose batch axis is not the slowest in memory."""
-    x = sample.operands[i]
-    stack = [x]
-    for k in range(1, size):
-        stack.append(VARIANTS.get((row.name, row.argument(i)), varied)(x, k))
-    # The batch axis comes last in memory.
-    found = np.stack(stack, -1)
-    assert found.dtype == x.dtype
-    return np.moveaxis(found, -1, 0)
-
-
-def varied(x: Array, k: int) -> Array:
-    """Elements moved around: as far from kinks and out of range as the sample."""
-    if x.ndim and x.size:
-        return np.roll(x, k, -1)
-    return x
 
 
 def scaled(x: Array, k: int) -> Array:
@@ -75,84 +60,34 @@ VARIANTS: dict[tuple[str, str], Any] = {
 }
 
 
-def operands_of(
-    row: Row, sample: Sample, size: int, pattern: tuple[bool, ...]
-) -> tuple[Call, list[Array], list[Any]]:
-    """The call, and its operands, some of them with a batch, as arrays and values."""
-    call = plan_of(
-        row.op, tuple(handle(x).aval for x in sample.operands), sample.params
-    ).call
-    arrays = [
-        examples(row, sample, i, size) if b else x
-        for i, (x, b) in enumerate(zip(sample.operands, pattern, strict=True))
-    ]
-    values = [
-        ta.asarray(a) if b else handle(a) for a, b in zip(arrays, pattern, strict=True)
-    ]
-    return call, arrays, values
+def vary(row: Row, i: int, x: Array, k: int) -> Array:
+    """A further example of operand i."""
+    own = VARIANTS.get((row.name, row.argument(i)))
+    return _modes.varied(row, i, x, k) if own is None else own(x, k)
 
 
-def run(
-    row: Row, sample: Sample, size: int, pattern: tuple[bool, ...]
-) -> tuple[Call, list[Array], list[Any]]:
-    """The call, its operands, and the batched outputs."""
-    call, arrays, values = operands_of(row, sample, size, pattern)
-    return call, arrays, list(call.batch(HANDLES, size, values, pattern))
+def examples(row: Row, sample: Sample, i: int, size: int) -> Array:
+    return _modes.examples(row, sample, i, size, vary)
 
 
 @batched_rows
 def test_values_of_a_loop(name: str) -> None:
-    row = ROWS[name]
-    for sample in row.samples:
-        for pattern in patterns(len(sample.operands)):
-            for size in (3, 1):
-                if sample.heavy and size > 1:
-                    size = 2
-                # Examples that do not belong together give no numbers, in a loop too.
-                with at(name, sample), np.errstate(all="ignore"):
-                    call, arrays, outs = run(row, sample, size, pattern)
-                    for i in range(size):
-                        one = [
-                            handle(np.array(a[i], order="C")) if b else handle(a)
-                            for a, b in zip(arrays, pattern, strict=True)
-                        ]
-                        wanted = as_tuple(row.apply(sample, one))
-                        tol = 1e-12 if is_double(row, sample) else 2e-5
-                        for y, out, w in zip(outs, call.outs, wanted, strict=True):
-                            assert y.aval.shape == (size, *out.shape)
-                            assert y.aval.dtype == out.dtype
-                            close(numpy_of(y)[i], numpy_of(w), tol)
+    _modes.check_batching(ROWS[name], vary)
 
 
 @batched_rows
 def test_no_examples(name: str) -> None:
-    row = ROWS[name]
-    sample = row.samples[0]
-    _, _, outs = run(row, sample, 0, patterns(len(sample.operands))[-1])
-    for y, wanted in zip(outs, row.expected(sample), strict=True):
-        assert (y.shape, y.dtype) == ((0, *wanted.shape), wanted.dtype)
+    _modes.check_no_examples(ROWS[name], vary)
 
 
 @batched_rows
-def test_operations_do_not_grow_with_the_batch(name: str, provider_calls: Any) -> None:
+def test_operations_do_not_grow_with_the_batch(
+    name: str, provider_calls: ProviderCalls
+) -> None:
     """As many outputs are made for five examples as for two: no loop, and no copy that
     the program did not ask for."""
-    row = ROWS[name]
-    for sample in row.samples:
-        if sample.heavy or name in LOOPS:
-            continue
-        for pattern in patterns(len(sample.operands)):
-            counts = []
-            for size in (2, 5):
-                with at(name, sample), np.errstate(all="ignore"):
-                    call, values = operands_of(row, sample, size, pattern)[::2]
-                    provider_calls.reset()
-                    with ta.ledger(detail=False) as ledger:
-                        outs = call.batch(HANDLES, size, values, pattern)
-                    del outs
-                    counts.append(provider_calls.total)
-                    assert set(ledger.copies) <= COPIES.get(name, set())
-            assert counts[0] == counts[1], (name, sample.label, pattern)
+    copies = frozenset(COPIES.get(name, ()))
+    _modes.check_batch_is_no_loop(ROWS[name], provider_calls, vary, copies)
 
 
 Values = list[Any]
@@ -179,7 +114,7 @@ def gradients(
 def compare_gradients(row: Row, sample: Sample) -> None:
     tracked = row.tracked(sample)
     pattern = tuple(i in tracked for i in range(len(sample.operands)))
-    call, arrays, values = operands_of(row, sample, 2, pattern)
+    call, arrays, values = _modes.operands_of(row, sample, 2, pattern, vary)
     rng = np.random.default_rng(0)
     weights = [rng.uniform(0.5, 1.0, (2, *out.shape)) for out in call.outs]
     found = gradients(

@@ -27,9 +27,10 @@ from tenferro_ad.backends import CPU
 from tenferro_ad.engine import HANDLES
 from tenferro_ad.ops import OPS, Library, Op, Write
 from tenferro_ad.runtime import plan_of
+from tenferro_ad.testing._agree import weights_for
+from tenferro_ad.testing._retained import recorded
 from tests.numpy_memory import NumpyMemory, traced
 from tests.ops.samples import Row, Sample, at, handle, load
-from tests.ops.test_table import recorded, weights_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 ROWS = load()

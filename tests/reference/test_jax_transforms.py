@@ -14,7 +14,7 @@ import optree
 import pytest
 
 import tenferro_ad as ta
-from tests.ops.test_table import close
+from tests.ops.samples import close
 from tests.reference.programs import Program
 from tests.reference.test_jax import compile_and_run
 
