@@ -9,13 +9,16 @@ they are given, so that nothing is kept but what they declare.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
 from functools import wraps
 from typing import Any, Final, final
 
 import numpy as np
 
+from .._ledger import STATE
 from ..errors import InvalidArgumentError, UndeclaredSaveError
 from ..ops import Evaluator, Library, Op, View, Write, keywords
+from ..runtime import DIRECT
 from ._dispatch import HANDLES
 
 Rule = Callable[..., Any]
@@ -120,6 +123,7 @@ def register_op(
     vjp: Mapping[str, Rule] | None = None,
     jvp: Mapping[str, Rule] | None = None,
     joint: Rule | None = None,
+    joint_keeps: Callable[..., Any] | None = None,
     joint_jvp: Rule | None = None,
     batch: Callable[..., Any] | None = None,
     variadic: bool = False,
@@ -153,6 +157,9 @@ def register_op(
             contribution to the outputs' tangents.
         joint, joint_jvp: one rule for all operands in their place:
             `rule(F, cts, call, tracked, *, names)` and `rule(F, ts, call, *, names)`.
+        joint_keeps: `joint_keeps(call, tracked)` gives the positions (i an operand, ~j
+            an output) that a variadic joint rule reads for these operands, where it
+            does not read all that it names.
         batch: `rule(F, call, size, xs, batched)` for many examples at once; see
             `ta.extension`.
         variadic: the operation takes one sequence of operands.
@@ -201,12 +208,22 @@ def register_op(
         vjp=rules["vjp"],
         jvp=rules["jvp"],
         joint=together["joint"],
+        joint_keeps=joint_keeps,
         joint_jvp=together["joint_jvp"],
         batch=batch,
         variadic=variadic,
     )
+    if name in _registered:
+        forget(name)
     made = _registered[name] = Operation(op, defaults, doc)
     return made
+
+
+def forget(name: str) -> None:
+    """Let go of an operation; who holds it may go on using it."""
+    op = _registered.pop(name).op
+    for evaluator in (HANDLES, DIRECT):
+        evaluator.pop(op, None)
 
 
 def operation_of(x: Any) -> Op:
@@ -228,8 +245,10 @@ def operation_of(x: Any) -> Op:
 
 
 def _kernel_of(kernel: Any) -> Any:
-    if isinstance(kernel, Write | View | Library):
+    if isinstance(kernel, View):
         return kernel
+    if isinstance(kernel, Write | Library):
+        return replaced(kernel, fn=_apart(kernel.fn))
     if not callable(kernel):
         raise InvalidArgumentError(
             operation="register_op",
@@ -238,7 +257,21 @@ def _kernel_of(kernel: Any) -> Any:
             fix="give a function `kernel(call, outs, ins)`, or a kernel of "
             "`ta.extension`",
         )
-    return Write(kernel)
+    return Write(_apart(kernel))
+
+
+def _apart(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that may apply operations: no recording sees them."""
+
+    @wraps(fn)
+    def run(*facts: Any) -> Any:
+        token = STATE.set(STATE.get().at(None))
+        try:
+            return fn(*facts)
+        finally:
+            STATE.reset(token)
+
+    return run
 
 
 def _check_name(name: str, *, replace: bool) -> None:
@@ -287,13 +320,16 @@ def guarded(operation: str, where: str, rule: Rule) -> Rule:
     @wraps(rule)
     def checked(F: Evaluator, given: Any, *facts: Any, **saved: Any) -> Any:
         G = _Guard(F, operation, where)
-        G.admit(given)
-        for value in saved.values():
-            G.admit(value)
-        found = rule(G, given, *facts, **saved)
-        for value in found if isinstance(found, tuple | list) else (found,):
-            G.require(value)
-        return found
+        try:
+            G.admit(given)
+            for value in saved.values():
+                G.admit(value)
+            found = rule(G, given, *facts, **saved)
+            for value in found if isinstance(found, tuple | list) else (found,):
+                G.require(value)
+            return found
+        finally:
+            G.close()
 
     return checked
 
@@ -330,6 +366,11 @@ class _Guard(Evaluator):
             fix="name operands and outputs as keyword-only arguments of the rule; make "
             "constants in it (`F.full`, `F.arange`)",
         )
+
+    def close(self) -> None:
+        """Hold nothing any more; bound operations refer to the guard."""
+        self.clear()
+        self.__dict__.clear()
 
     def bind(self, op: Op) -> Callable[..., Any]:
         fn = self._inner[op]

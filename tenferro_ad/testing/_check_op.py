@@ -30,6 +30,7 @@ from ._retained import (
     check_forward_writes_nothing,
     check_kept_is_read,
     check_nothing_written,
+    check_operands,
     check_ownership,
     check_retention,
     keyword_only,
@@ -81,6 +82,7 @@ def check_op(
     _check_labels(op, samples)
     declared = operation_of(op)
     row = _row(declared, tuple(samples), reference, keeps, copies)
+    check_operands(row)
     check_values(row)
     with counted_calls() as calls:
         check_allocations(row, calls)

@@ -241,8 +241,9 @@ def check_batch_is_no_loop(
                     counts.append(calls.total)
                     seen = set(led.copies)
                     ensure(seen <= copies, row, "many examples", f"copies {seen}")
-            what = f"{counts} outputs for 2 and 5 examples (batched: {pattern})"
-            ensure(len(set(counts)) <= 1, row, "many examples", what)
+            with at(row.name, sample):
+                what = f"{counts} outputs for 2 and 5 examples (batched: {pattern})"
+                ensure(len(set(counts)) <= 1, row, "many examples", what)
 
 
 __all__ = [

@@ -92,7 +92,7 @@ def check_kept_is_read(row: Row) -> None:
         with at(row.name, sample):
             for i in row.tracked(sample):
                 found = _poisoned(row, sample, i)
-                position = 0 if row.op.variadic else i
+                position = 0 if row.op.variadic or row.op.joint else i
                 kept |= {(position, name) for name in found}
                 read |= {
                     (position, name) for name, was_read in found.items() if was_read
@@ -228,8 +228,8 @@ def check_ownership(row: Row) -> None:
                 del owner
 
 
-def check_nothing_written(row: Row) -> None:
-    """Operands, outputs and cotangents are as they were; pulling twice is the same."""
+def check_operands(row: Row) -> None:
+    """Operands are as they were."""
     for sample in row.samples:
         with at(row.name, sample):
             operands = [handle(x) for x in sample.operands]
@@ -238,6 +238,11 @@ def check_nothing_written(row: Row) -> None:
             same = after == [x.tobytes() for x in sample.operands]
             ensure(same, row, "operands are not written", "another operand afterwards")
             del outs
+
+
+def check_nothing_written(row: Row) -> None:
+    """Operands, outputs and cotangents are as they were after backward; pulling twice
+    is the same."""
     for sample in row.differentiable():
         with at(row.name, sample):
             f, primals = row.function(sample)

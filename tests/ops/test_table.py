@@ -102,6 +102,7 @@ def test_gradients_own_their_buffers(name: str) -> None:
 
 @every_row
 def test_operands_outputs_and_cotangents_are_not_written(name: str) -> None:
+    _retained.check_operands(row_of(name))
     _retained.check_nothing_written(row_of(name))
     _retained.check_forward_writes_nothing(row_of(name))
 
