@@ -15,7 +15,7 @@ example after the other; `moved` moves an axis (a view).
 
 from __future__ import annotations
 
-from .engine import Operation, register_op
+from .engine import Operation, forget_op, register_op
 from .ops import (
     Call,
     Library,
@@ -42,6 +42,7 @@ __all__ = [
     "broadcast_shapes",
     "by_loop",
     "expand",
+    "forget_op",
     "later",
     "leading",
     "longer",

@@ -30,7 +30,7 @@ def own_names() -> Iterator[None]:
     before = set(_registration._registered)
     yield
     for name in set(_registration._registered) - before:
-        _registration.forget(name)
+        extension.forget_op(name)
 
 
 def draw(*shape: int, dtype: Any = np.float64) -> Array:
@@ -333,6 +333,9 @@ def test_names_are_unique_unless_replaced() -> None:
     with pytest.raises(InvalidArgumentError, match="registered already"):
         registered()
     registered(replace=True)
+    extension.forget_op("tests.scaled_exp")
+    with pytest.raises(InvalidArgumentError, match="not registered"):
+        extension.forget_op("tests.scaled_exp")
 
 
 def test_what_is_no_operation_cannot_be_checked() -> None:

@@ -66,6 +66,7 @@ from ._numbers import dtype_of, real_of
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._registration import Operation as Operation
+from ._registration import forget_op as forget_op
 from ._registration import operation_of as operation_of
 from ._registration import register_op
 from ._tape import Tape

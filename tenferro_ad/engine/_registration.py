@@ -17,8 +17,8 @@ import numpy as np
 
 from .._ledger import STATE
 from ..errors import InvalidArgumentError, UndeclaredSaveError
-from ..ops import Evaluator, Library, Op, View, Write, keywords
-from ..runtime import DIRECT
+from ..ops import Evaluator, Library, Op, View, Write, forget_bodies, keywords
+from ..runtime import DIRECT, forget_graphs
 from ._dispatch import HANDLES
 
 Rule = Callable[..., Any]
@@ -214,16 +214,32 @@ def register_op(
         variadic=variadic,
     )
     if name in _registered:
-        forget(name)
+        forget_op(name)
     made = _registered[name] = Operation(op, defaults, doc)
     return made
 
 
-def forget(name: str) -> None:
-    """Let go of an operation; who holds it may go on using it."""
-    op = _registered.pop(name).op
+def forget_op(name: str) -> None:
+    """Let go of a registered operation; who holds it may go on using it.
+
+    Raises:
+        InvalidArgumentError: no operation of this name.
+
+    Cost: constant; compiled programs of any function are made again when they are used.
+    """
+    made = _registered.pop(name, None)
+    if made is None:
+        raise InvalidArgumentError(
+            operation="forget_op",
+            argument="name",
+            found=f"{name!r}, which is not registered",
+            fix="give the name of `ta.register_op`",
+        )
     for evaluator in (HANDLES, DIRECT):
-        evaluator.pop(op, None)
+        evaluator.pop(made.op, None)
+    # Programs that apply it are found again by their structure; they can be made again.
+    forget_graphs()
+    forget_bodies()
 
 
 def operation_of(x: Any) -> Op:

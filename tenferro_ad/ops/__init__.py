@@ -91,6 +91,7 @@ from ._program import (
 )
 from ._regions import (
     body_of,
+    forget_bodies,
     is_read,
     push_through,
     scanned,
@@ -131,6 +132,7 @@ _ROWS = (
 )
 
 __all__ = [
+    "forget_bodies",
     "before",
     "keywords",
     "beyond",

@@ -31,6 +31,11 @@ def body_of(program: Program, tools: Tools) -> Body:
     return found
 
 
+def forget_bodies() -> None:
+    """Start the table afresh; bodies in use stay what they are."""
+    _bodies.clear()
+
+
 def rewritten(
     body: Body,
     fn: Callable[[Evaluator, list[Any]], Sequence[Any]],
@@ -178,6 +183,7 @@ def _without(body: Body, fixed: list[bool], xs: Sequence[Any]) -> Body:
 
 __all__ = [
     "body_of",
+    "forget_bodies",
     "is_read",
     "push_through",
     "reached",

@@ -18,7 +18,14 @@ from ._direct import (
     scalar_key,
     scalar_record,
 )
-from ._graph import GRAPHS, Cache, CacheInfo, CompiledGraph, compile_program
+from ._graph import (
+    GRAPHS,
+    Cache,
+    CacheInfo,
+    CompiledGraph,
+    compile_program,
+    forget_graphs,
+)
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs, OutputMetadata
 from ._places import Schedule
@@ -76,6 +83,7 @@ __all__ = [
     "default_device",
     "compile_program",
     "device_of",
+    "forget_graphs",
     "direct",
     "devices",
     "host_aval",

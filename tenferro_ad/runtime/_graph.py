@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 from .._aval import Aval
 from .._ledger import State
-from ..backends import AsynchronousDevice
+from ..backends import CPU, AsynchronousDevice
 from ..errors import UnsupportedError
 from ..ops import Program, inlined, key_of
 from ..storage import AdValueRecord, ValueRecord
@@ -242,4 +242,17 @@ def _replay_of(
     return GRAPHS.get(key, make)
 
 
-__all__ = ["GRAPHS", "Cache", "CacheInfo", "CompiledGraph", "compile_program"]
+def forget_graphs() -> None:
+    """Start the tables of replays afresh; graphs in use stay what they are."""
+    GRAPHS.clear()
+    CPU.remembered.clear()
+
+
+__all__ = [
+    "GRAPHS",
+    "Cache",
+    "CacheInfo",
+    "CompiledGraph",
+    "compile_program",
+    "forget_graphs",
+]
