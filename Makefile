@@ -64,6 +64,7 @@ registry: .venv/.test
 # The site: build/docs/index.html. A warning is a failure.
 docs: .venv/.docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python scripts/generate-operations.py --categories build/docs/operations.html
 
 lint: .venv/.test
 	$(BIN)/python -m ruff check .

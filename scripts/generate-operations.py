@@ -13,6 +13,8 @@ the page again and holds every entry to real runs.
 from __future__ import annotations
 
 import argparse
+import html
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -367,10 +369,63 @@ def kinks() -> Iterator[str]:
         yield f"| {', '.join(f'`{n}`' for n in names)} | {text} |"
 
 
+# ---- categories in pages -------------------------------------------------------------
+
+
+def of_table() -> dict[str, set[str]]:
+    """Rows of each category, from the operation table."""
+    found: dict[str, set[str]] = {}
+    for op in OPS.values():
+        title = next(t for t, kind in GROUPS.items() if isinstance(op.kernel, kind))
+        found.setdefault(title, set()).add(op.name)
+    return found
+
+
+def of_page(text: str) -> dict[str, set[str]]:
+    """Rows of each category, from the page's source or from its rendered form."""
+    if text.lstrip().startswith("<"):
+        title, row = (
+            r"<h2>(.*?)<",
+            r"<tr[^>]*>\s*<td>\s*(?:<p>)?<code[^>]*>(.*?)</code>",
+        )
+    else:
+        title, row = r"^## ([^\n]*)$", r"^\| `([^`]*)` \|"
+    found: dict[str, set[str]] = {}
+    category = ""
+    for match in re.finditer(f"(?:{title})|(?:{row})", text, re.MULTILINE | re.DOTALL):
+        if match[1] is not None:
+            category = match[1].strip()
+        elif category in GROUPS:
+            name = html.unescape(re.sub(r"<[^>]*>", "", match[2]))
+            found.setdefault(category, set()).add(name)
+    return found
+
+
+def differences(text: str) -> list[str]:
+    """What a page says of categories that the table does not, and the other way."""
+    table, page = of_table(), of_page(text)
+    found = []
+    for title in sorted(table | page):
+        mine, theirs = table.get(title, set()), page.get(title, set())
+        found += [f"{title}: `{name}` is missing" for name in sorted(mine - theirs)]
+        found += [f"{title}: `{name}` is no such row" for name in sorted(theirs - mine)]
+    return found
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument(
+        "--categories",
+        type=Path,
+        metavar="PAGE",
+        help="compare the categories of a source or rendered page with the table",
+    )
     options = parser.parse_args(argv)
+    if options.categories is not None:
+        wrong = differences(options.categories.read_text(encoding="utf-8"))
+        print("".join(f"{options.categories.name}: {line}\n" for line in wrong), end="")
+        return 1 if wrong else 0
     text = page()
     if options.check:
         same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text

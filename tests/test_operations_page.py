@@ -68,6 +68,46 @@ def test_a_page_that_says_something_else_is_reported(
     assert "operations.md" in capsys.readouterr().out
 
 
+RENDERED = """<!doctype html>
+<section><h2>{title}<a class="headerlink">#</a></h2>
+<table><tbody><tr class="row-even"><td><p><code class="docutils"><span
+class="pre">{name}</span></code></p></td><td><p><code>x</code></p></td></tr></tbody>
+</table></section>"""
+
+
+@pytest.mark.clause("g6-operation-categories")
+def test_categories_of_source_and_rendered_pages_are_the_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = generator.PAGE.read_text(encoding="utf-8")
+    assert generator.differences(source) == []
+    assert generator.main(["--categories", str(generator.PAGE)]) == 0
+    # Findings: a row under another heading, a row that is gone, one that never was.
+    moved = source.replace("| `add` |", "| `added` |", 1)
+    assert generator.differences(moved) == [
+        "Elementwise: `add` is missing",
+        "Elementwise: `added` is no such row",
+    ]
+    # As the site shows it.
+    assert generator.of_page(RENDERED.format(title="Elementwise", name="add")) == {
+        "Elementwise": {"add"}
+    }
+    page = tmp_path / "operations.html"
+    whole = "".join(
+        RENDERED.format(title=title, name=name)
+        for title, names in generator.of_table().items()
+        for name in names
+    )
+    page.write_text(whole, encoding="utf-8")
+    assert generator.main(["--categories", str(page)]) == 0
+    page.write_text(whole.replace(">add<", ">sine<"), encoding="utf-8")
+    capsys.readouterr()
+    assert generator.main(["--categories", str(page)]) == 1
+    said = capsys.readouterr().out
+    assert "operations.html: Elementwise: `add` is missing" in said
+    assert "`sine` is no such row" in said
+
+
 def test_every_row_has_a_line_and_every_convention_stands_there() -> None:
     lines = generator.PAGE.read_text(encoding="utf-8").splitlines()
     named = [line.split("`")[1] for line in lines if line.startswith("| `")]
