@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from .._ledger import STATE
-from ..errors import InvalidArgumentError, UndeclaredSaveError
+from ..errors import DTypeError, InvalidArgumentError, UndeclaredSaveError
 from ..ops import Evaluator, Library, Op, View, Write, forget_bodies, keywords
 from ..runtime import DIRECT, forget_graphs
 from ._dispatch import HANDLES
@@ -167,6 +167,7 @@ def register_op(
         replace: take the place of an operation of this name.
 
     Raises:
+        DTypeError: an argument of another type than named here.
         InvalidArgumentError: a name without a library, or one that is taken; rules for
             operands, or names in rules, that the operation has not; joint rules beside
             others.
@@ -178,8 +179,24 @@ def register_op(
     Cost: constant. A call costs its kernel and what every operation costs; rules cost a
         look at each operand besides.
     """
-    args, outs = tuple(args), tuple(outs)
     _check_name(name, replace=replace)
+    args, outs = _names_of(args, "args"), _names_of(outs, "outs")
+    if not isinstance(params, Mapping):
+        params = _names_of(params, "params")
+    for argument, table in (("vjp", vjp), ("jvp", jvp)):
+        if table is not None and not isinstance(table, Mapping):
+            raise _wrong(argument, table, "give a mapping of operands to rules")
+    functions = {
+        "shapes": shapes,
+        "joint": joint,
+        "joint_keeps": joint_keeps,
+        "joint_jvp": joint_jvp,
+        "batch": batch,
+    }
+    for argument, found in functions.items():
+        needed = argument == "shapes"
+        if not callable(found) and (needed or found is not None):
+            raise _wrong(argument, found, "give a function")
     rules = {"vjp": dict(vjp or {}), "jvp": dict(jvp or {})}
     for kind, table in rules.items():
         for arg, rule in table.items():
@@ -217,6 +234,26 @@ def register_op(
         forget_op(name)
     made = _registered[name] = Operation(op, defaults, doc)
     return made
+
+
+def _names_of(given: Any, argument: str) -> tuple[str, ...]:
+    """Names as a tuple.
+
+    Raises:
+        DTypeError: something else than a sequence of strings.
+    """
+    if isinstance(given, list | tuple) and all(isinstance(n, str) for n in given):
+        return tuple(given)
+    raise _wrong(argument, given, "give a tuple of names")
+
+
+def _wrong(argument: str, given: Any, fix: str) -> DTypeError:
+    return DTypeError(
+        operation="register_op",
+        argument=argument,
+        found=f"a `{type(given).__name__}`",
+        fix=fix,
+    )
 
 
 def forget_op(name: str) -> None:
@@ -291,6 +328,8 @@ def _apart(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_name(name: str, *, replace: bool) -> None:
+    if not isinstance(name, str):
+        raise _wrong("name", name, "give a string: `library.operation`")
     parts = name.split(".")
     if len(parts) < 2 or not all(part.isidentifier() for part in parts):
         raise InvalidArgumentError(

@@ -112,6 +112,9 @@ class _Optimizer(ABC):
     def init(self, params: Any) -> dict[str, Any]:
         """The state that `apply` begins with: a pytree of tensors.
 
+        Raises:
+            AllocationLimitError: the device has no room for it.
+
         Cost: one value of zeros for each parameter and moment; no copies.
         """
         return {
