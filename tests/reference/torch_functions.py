@@ -88,7 +88,7 @@ without(
     "recording, transforms, accounting, submission",
     "checkpoint compile default_device devices exclusive forbid fused grad hessian "
     "hvp jacfwd jacrev jvp ledger linear_transpose linearize plan submit_borrowed "
-    "trace update value_and_grad vjp vmap",
+    "register_op trace update value_and_grad vjp vmap",
 )
 without("loops and branches of functions", "cond fori_loop scan switch while_loop")
 without("PyTorch draws other numbers", "nn.dropout")
