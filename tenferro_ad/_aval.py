@@ -51,12 +51,7 @@ class Aval:
 
 
 def is_row_major(aval: Aval, strides: tuple[int, ...]) -> bool:
-    """Whether elements at these strides in bytes lie one after the other in C order.
-
-    No elements do, whatever their strides.
-    """
-    if not aval.size:
-        return True
+    """Whether elements at these strides in bytes lie one after the other in C order."""
     step = aval.dtype.itemsize
     for n, stride in zip(reversed(aval.shape), reversed(strides), strict=True):
         if n != 1 and stride != step:

@@ -369,8 +369,9 @@ def _fresh(g: Any, saved: tuple[Any, ...], spent: Any) -> bool:
     if home is None:
         if g.account is None:
             return False
-    elif (home.tokens and not _is_all_of(g, spent)) or (
-        g.aval.size and 0 in g.array.strides
+    elif (home.tokens and not _is_all_of(g, spent)) or 0 in (
+        g.aval.size,  # the strides of nothing say nothing
+        *g.array.strides,
     ):
         return False
     for s in saved:
