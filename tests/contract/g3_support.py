@@ -194,6 +194,7 @@ def rejected(run: Run, graph: CompiledGraph, inputs: ta.ExecutionInputs) -> Exce
     with pytest.raises(SubmitRejected) as caught:
         run.runtime.submit(graph, inputs)
     cause, back = caught.value.into_parts()
+    del caught  # with its frames
     assert back is inputs
     assert len(inputs.bindings) == len(inputs)  # still usable
     assert isinstance(cause, SubmitError)
