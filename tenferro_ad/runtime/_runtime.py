@@ -104,10 +104,13 @@ class Runtime:
             SubmitRejected: nothing was enqueued; `into_parts()` gives the cause and
                 the exact inputs: a wrong number of bindings, a shape, dtype or device
                 that was not traced, one slot bound twice, a donation that no output
-                can use, an engine that is lost.
+                can use, an attached value that the program returns, an engine that is
+                lost.
+            UseAfterMoveError: the inputs were used up before.
 
         Cost: allocates the outputs and arenas, copies nothing, waits for the answer to
-            the first enqueue and not for the work.
+            the first enqueue (and for eager work that still writes an attached value)
+            and not for the work.
         """
         _require(graph, "submit")
         if not isinstance(inputs, ExecutionInputs):

@@ -72,7 +72,7 @@ def test_state_tables_equal_the_register_and_docstrings_tell_waits_from_copies()
     page = read("docs/contract.md")
     due = CHECKER.finished(tomllib.loads(read("tests/contract/clauses.toml")))
     rows = [c["id"] for c in due if c["kind"] == "state-row"]
-    assert {name[:2] for name in rows} >= {"g1", "g2", "g5", "g7"}
+    assert {name[:2] for name in rows} >= {"g1", "g2", "g3", "g5", "g7"}
     assert not list(CHECKER.tables(page, due))
     for module in (_access, _retirement):
         text = words(module.__doc__ or "")
@@ -122,6 +122,53 @@ def test_a_page_explains_owners_views_and_handles() -> None:
     } <= named.keys()
     for heading in ("Owners", "Views", "Handles", "What is kept", "Copies"):
         assert "```python" in named[heading], heading
+
+
+@pytest.mark.clause("g6-p9-submission")
+def test_a_guide_explains_both_ways_to_run_and_what_comes_back() -> None:
+    named = sections(read("docs/guides/submission.md"))
+    for heading, told in {
+        "Which of the two": (
+            "submit",
+            "execute_scoped_read_only",
+            "ScopedSubmitRejected",
+        ),
+        "Detached: owning inputs": ("ExecutionInputs", "CompletionUnproven"),
+        "Rejected: the exact inputs come back": ("into_parts", "is wrong"),
+        "Outcomes": ("RetiredFailed(cause, inputs)", "diagnostic_keys", "retired"),
+        "The handle": ("detaches", "timeout", "reaper owns"),
+        "Looking at outputs, and taking one": (
+            "into_output",
+            "never copy",
+            "recovered",
+        ),
+        "Donation": ("donate", "written over"),
+        "Attaching values that others hold": ("of_values", "not unique", "record"),
+        "Scoped: borrowing inputs": (
+            "ScopedReadInputs",
+            "into_owned_output",
+            "refuses",
+        ),
+        "What it costs": ("copies", "synchronisation point"),
+    }.items():
+        for word in told:
+            assert word in words(named[heading]), (heading, word)
+    assert "```python" in named["Scoped: borrowing inputs"]
+    # The table of G3 on the page of the contract is the register's, row by row.
+    register = tomllib.loads(read("tests/contract/clauses.toml"))["clause"]
+    g3 = [c for c in register if c["id"].startswith("g3-row-")]
+    assert len(g3) == 8
+    assert not list(CHECKER.tables(read("docs/contract.md"), g3))
+    for call in (
+        ta.Runtime.submit,
+        ta.Runtime.execute_scoped_read_only,
+        ta.ExecutionHandle.wait,
+        ta.ExecutionBundle.into_output,
+        ta.ScopedExecutionBundle.into_owned_output,
+    ):
+        assert {"Raises:", "Cost:"} <= set(
+            re.findall(r"\w+:", inspect.getdoc(call) or "")
+        )
 
 
 @pytest.mark.clause("g6-p6-reinterpret")

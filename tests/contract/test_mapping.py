@@ -34,9 +34,11 @@ BorrowedSubmitRejected RetiredBorrowed RetirementRecord ProviderEvent
 ProviderRetirementBinding TapeRetention AdValueRecord RetentionContainer TapeRecord
 ValueKey DescriptorRef EagerTensor ValueGuard IntoValueError NotUnique Extract Gradients
 CopyReason AllocationReason ProviderAllocation DType CheckedReadBundle
-CheckedWriteBundle Placement AllocationSlot ValidatedLayoutMetadata
-ValidatedRootBoundRange ValidatedStorageMetadata ValidatedProviderMetadata TensorLayout
-TensorLayoutRef
+CheckedWriteBundle CompiledGraph ExecutionOutput OutputMetadata OutputRef
+ScopedReadInputs ScopedReadBinding ScopedSubmitRejected ScopedExecutionOutcome
+ScopedExecutionBundle ScopedOutput ScopedOutputExtractError Placement AllocationSlot
+ValidatedLayoutMetadata ValidatedRootBoundRange ValidatedStorageMetadata
+ValidatedProviderMetadata TensorLayout TensorLayoutRef
 """,
 )
 METHODS = re.findall(
@@ -45,8 +47,8 @@ METHODS = re.findall(
 prepare_read prepare_write prepare_host prepare_host_mut as_slice as_slice_mut
 iter_contiguous iter_contiguous_mut iter_strided iter_strided_mut get get_mut view
 view_mut split_mut try_extract into_tensor as_view as_view_mut submit wait into_parts
-output into_output bind_read bind_write submit_detached submit_borrowed value
-duplicate_value into_value grad take_grad next
+output into_output execute_scoped_read_only into_owned_output bind_read bind_write
+submit_detached submit_borrowed value duplicate_value into_value grad take_grad next
 """,
 )
 ROW = re.compile(r"^\| (?P<sketch>[^|]+) \| (?P<ours>[^|]+) \|$", re.MULTILINE)
