@@ -27,10 +27,13 @@ class Runtime:
         match handle.wait(): ...
 
     Args:
-        endpoint: discovery name ("cpu"), or an endpoint object.
+        endpoint: discovery name ("cpu"), a device (`x.device`), or an endpoint.
         name: the engine's id, of your choice; it stands in messages.
         deadline: seconds without proof of completion after which work counts as
             unproven; long on purpose.
+
+    Raises:
+        InvalidArgumentError: no device or endpoint of this name or kind.
 
     Cost: nothing runs before the first submission, which starts two threads; they end
         with `close` or with the runtime.
@@ -45,14 +48,7 @@ class Runtime:
         name: str | None = None,
         deadline: float = DEADLINE,
     ) -> None:
-        if endpoint in ("cpu", "cpu:stream"):
-            # One allocation domain, two endpoints: detached work has a stream.
-            scoped: Any = HostEndpoint("cpu", CPU)
-            endpoint = HostStream("cpu:stream", CPU)
-        elif isinstance(endpoint, str):
-            endpoint = scoped = device_of(endpoint, "Runtime").endpoint
-        else:
-            scoped = endpoint
+        endpoint, scoped = endpoints_of(endpoint)
         self.name = endpoint.name if name is None else name
         self._engine = Engine(endpoint, deadline, id=self.name)
         self._scoped = scoped
@@ -163,6 +159,27 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"Runtime({self.name!r} on {self.endpoint!r})"
+
+
+def endpoints_of(given: Any) -> tuple[Any, Any]:
+    """Where detached and where scoped work of a device runs.
+
+    The CPU is one allocation domain with two endpoints: a stream of its own for each
+    runtime, and one that ends work inside the call.
+    """
+    if isinstance(given, str) and given != "cpu:stream":
+        given = device_of(given, "Runtime")
+    if given is CPU or given == "cpu:stream":
+        return HostStream("cpu:stream", CPU), HostEndpoint("cpu", CPU)
+    endpoint = getattr(given, "endpoint", given)
+    if not hasattr(endpoint, "enqueue"):
+        raise InvalidArgumentError(
+            operation="Runtime",
+            argument="endpoint",
+            found=f"a `{type(given).__name__}`",
+            fix="give a discovery name, a tensor's device, or an endpoint",
+        )
+    return endpoint, endpoint
 
 
 def strides_of_inputs(inputs: ExecutionInputs) -> Sequence[tuple[int, ...] | None]:

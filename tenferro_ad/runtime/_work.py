@@ -94,8 +94,9 @@ def prepared(
         AccessError: the provider could not; every borrow has ended.
     """
     reads, lent, operands = access
-    writes = [*[tensor.as_view_mut() for tensor in made], *lent]
+    writes = [*lent]
     try:
+        writes = [*[tensor.as_view_mut() for tensor in made], *lent]
         return PreparedLaunch._of(endpoint, kernel, reads, writes, operands)
     except BaseException:
         end(reads, writes)

@@ -141,8 +141,22 @@ def test_a_runtime_has_the_id_that_its_maker_chose() -> None:
     assert value_of(handle.wait(30)).tolist() == PRODUCT.tolist()
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         ta.Runtime("nowhere:0")
+    with pytest.raises(InvalidArgumentError, match="endpoint"):
+        ta.Runtime(7)
+    same = ta.Runtime(upload(X, CPU).device)  # a device is as good as its name
+    assert (same.name, same.endpoint.memory) == ("cpu:stream", CPU)
+    fake = FakeRun()
+    assert fake.runtime.endpoint is fake.fake
+    assert fake.runtime.name == "fake:0"
+    fake.close()
     assert right.close(30)
     assert other.close(30)
+
+
+def test_a_runtime_that_is_dropped_ends_what_it_was_given(run: Run) -> None:
+    handle = run.submit(product, X, Y)
+    run.runtime = ta.Runtime(run.device)  # and the other one is gone
+    assert value_of(ended(run, handle)).tolist() == PRODUCT.tolist()
 
 
 # ---- inputs
