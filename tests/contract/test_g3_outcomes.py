@@ -214,7 +214,6 @@ def test_a_lost_engine_answers_with_a_rejection() -> None:
     run.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_process_is_refused_with_the_exact_inputs() -> None:
     run = CpuRun()
     graph, inputs = run.graph(product, X, Y), run.inputs(X, Y)
