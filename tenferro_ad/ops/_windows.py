@@ -7,7 +7,8 @@ one wide matrix. At stride 1 the images lie end to end with a zero gap that neig
 share, so each kernel tap is one long contiguous run instead of many short rows, at the
 price of columns that belong to no output (not copied out forward, zero in a
 cotangent). Where they would be too many, and for other strides, windows are gathered
-exactly.
+exactly; on small maps with the images innermost, which makes the runs long again at
+the price of transposing images and outputs.
 
 A zero times a non-finite number is NaN, so infinities near a border may spread further
 in derivatives than the formula says.
@@ -20,9 +21,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +34,13 @@ Ints = tuple[int, ...]
 
 # Columns of one block: as much as stays near the core, and at least one image.
 BLOCK_NBYTES: Final = 1 << 20
-# Columns computed for each column used, up to which contiguous runs are faster.
+# Columns computed for each column used, up to which contiguous runs are faster: than
+# gathering one image, and than gathering with several images innermost.
 MOST_COLUMNS: Final = 1.7
+MOST_BESIDE_INNER: Final = 1.2
+# Products for each element of image and output from which transposing those pays.
+LEAST_WORK: Final = 48
+LINE_NBYTES: Final = 64
 # Scratch up to this size stays with its thread.
 KEPT_NBYTES: Final = 1 << 24
 
@@ -41,6 +48,13 @@ KEPT_NBYTES: Final = 1 << 24
 def buffers(size: int, itemsize: int) -> int:
     """Bytes that NumPy may buffer in a strided in-place sum of `size` elements."""
     return 2 * min(size, 8192) * itemsize
+
+
+def pitch(size: int, itemsize: int) -> int:
+    """Elements from one row of `size` elements to the next: an odd number of cache
+    lines, so that the same column of many rows does not share a few places in the
+    cache (which makes a matrix product up to twice as slow)."""
+    return (-(-size * itemsize // LINE_NBYTES) | 1) * LINE_NBYTES // itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,7 @@ class Geometry:
         x, w, out: shapes of input, weight and output.
         groups, block: number of groups; images in a block.
         runs: tap by contiguous runs (stride 1), else by gathering windows.
+        inner: images lie innermost, not outside the spatial axes (never with `runs`).
         row: spatial extents of one image in the scratch, gap or padding included.
         tap, step: elements between taps, and between neighbouring outputs, by axis.
         front, back: zeros before the first and after the last image of a block.
@@ -64,6 +79,7 @@ class Geometry:
     groups: int
     block: int
     runs: bool
+    inner: bool
     row: Ints
     tap: Ints
     step: Ints
@@ -82,8 +98,17 @@ class Geometry:
         image = self.front + self.block * math.prod(self.row) + self.back
         columns = self.block * math.prod(self.grid)
         rows = self.x[1] * self.taps + self.w[0]
-        elements = self.x[1] * image + rows * columns + 2 * math.prod(self.w)
+        elements = self.x[1] * pitch(image, itemsize) + rows * pitch(columns, itemsize)
+        elements += 2 * math.prod(self.w)
         return elements * itemsize + buffers(columns * self.x[1], itemsize)
+
+
+def _block(x: Ints, columns: int) -> int:
+    """Images in a block, for so many bytes of columns of one channel of an image: as
+    equal blocks as the images allow."""
+    most = max(1, BLOCK_NBYTES // max(1, x[1] * columns))
+    blocks = max(1, -(-x[0] // most))
+    return max(1, -(-x[0] // blocks))
 
 
 @lru_cache(maxsize=1024)
@@ -103,8 +128,15 @@ def geometry(
     grid = tuple((f - 1) // s + 1 for f, s in zip(full, stride, strict=True))
     # A gap of one padding serves the end of a row and the start of the next.
     row = tuple(max(s + p, f) for s, p, f in zip(spatial, padding, full, strict=True))
-    runs = set(stride) == {1} and math.prod(row) <= MOST_COLUMNS * math.prod(grid)
-    out = (x[0], w[0], *grid)
+    out, taps = (x[0], w[0], *grid), math.prod(kernel)
+    # With images innermost a run is as long as they are many, times a row at stride 1.
+    images = _block(x, taps * math.prod(grid) * size)
+    longer = images > 1 and (stride[-1] == 1 or images >= 2 * grid[-1])
+    work = taps * w[0] * w[1]
+    inner = longer and work >= LEAST_WORK * (x[1] + w[0]) and taps > 1
+    most = MOST_BESIDE_INNER if inner else MOST_COLUMNS
+    runs = set(stride) == {1} and math.prod(row) <= most * math.prod(grid)
+    inner = inner and not runs
     if runs:
         grid, origin = row, (0,) * len(row)
     else:
@@ -113,16 +145,14 @@ def geometry(
     unit = [math.prod(row[k + 1 :]) for k in range(len(row))]
     front = sum(p * u for p, u in zip(padding, unit, strict=True)) if runs else 0
     ahead = sum(r * u for r, u in zip(reach, unit, strict=True)) if runs else 0
-    columns = x[1] * math.prod(kernel) * math.prod(grid) * size
-    most = max(1, BLOCK_NBYTES // max(1, columns))
-    blocks = max(1, -(-x[0] // most))
     return Geometry(
         x=x,
         w=w,
         out=out,
         groups=groups,
-        block=max(1, -(-x[0] // blocks)),
+        block=_block(x, taps * math.prod(grid) * size),
         runs=runs,
+        inner=inner,
         row=row,
         tap=tuple(d * u for d, u in zip(dilation, unit, strict=True)),
         step=tuple(s * u for s, u in zip(stride, unit, strict=True)),
@@ -150,6 +180,14 @@ class _Memory(threading.local):
 _MEMORY: Final = _Memory()
 
 
+def _steps(extents: Ints, unit: int) -> list[int]:
+    """Strides of a row-major array whose last axis has stride `unit`."""
+    steps = [unit]
+    for n in extents[:0:-1]:
+        steps.append(steps[-1] * n)
+    return steps[::-1]
+
+
 class Block:
     """Scratch for `b` images: the zero-padded images, their columns, a channel matrix.
 
@@ -175,39 +213,55 @@ class Block:
 
     def __init__(self, g: Geometry, b: int, dtype: Any) -> None:
         c, o, size = g.x[1], g.w[0], dtype.itemsize
-        self.kernel_ndim = len(g.w) - 2
-        image, count = math.prod(g.row), b * math.prod(g.grid)
-        length = g.front + b * image + g.back
-        ends: Ints = (count,) if g.runs else (b, *g.grid)
-        steps: Ints = (1,) if g.runs else (image, *g.step)
+        kernel, each = g.w[2:], c // g.groups * g.taps
+        self.kernel_ndim = len(kernel)
+        image, cells = math.prod(g.row), math.prod(g.grid)
+        count = b * cells
+        long = pitch(g.front + b * image + g.back, size) * size
+        wide = pitch(count, size) * size
         unfolds = g.taps > 1 or not g.runs
-        sizes = (c * length, o * count, c * g.taps * count if unfolds else 0)
-        raw = _MEMORY.take(sum(sizes) * size)[: sum(sizes) * size].view(dtype)
-        ends_at = (sizes[0], sizes[0] + sizes[1])
-        self.padded = raw[: ends_at[0]].reshape(c, length)
-        self.padded.fill(0)
-        body = self.padded[:, g.front : g.front + b * image].reshape(c, b, *g.row)
-        inside = [slice(a, a + n) for a, n in zip(g.origin, g.x[2:], strict=True)]
-        self.images = body[(slice(None), slice(None), *inside)]
-        self.windows = np.ndarray(
-            (c, *g.w[2:], *ends),
-            dtype,
-            self.padded,
-            0,
-            tuple(size * s for s in (length, *g.tap, *steps)),
+        values_at = c * long
+        columns_at = values_at + o * wide
+        raw = _MEMORY.take(columns_at + (c * g.taps * wide if unfolds else 0))
+        # Columns of no output count as zero in a cotangent.
+        raw[: columns_at if g.runs else values_at].fill(0)
+        # Bytes between images, and between neighbours along the last axis.
+        unit = size * b if g.inner else size
+        image, cells = (size, size) if g.inner else (image * size, cells * size)
+        steps = _steps(g.row, unit)
+        first = sum(map(mul, g.origin, steps)) + g.front * size
+
+        def new(shape: Ints, at: int = 0, steps: Sequence[int] | None = None) -> Array:
+            return np.ndarray(shape, dtype, raw, at, steps)
+
+        self.padded = new((c, long // size))
+        self.images = new((c, b, *g.x[2:]), first, (long, image, *steps))
+        self.values = new(
+            (o, b, *g.out[2:]),
+            values_at,
+            (wide, cells, *_steps(g.grid, unit)),
         )
-        self.unfolded = self.windows
-        if unfolds:
-            self.unfolded = raw[ends_at[1] :].reshape(self.windows.shape)
-        self.columns = self.unfolded.reshape(g.groups, c // g.groups * g.taps, count)
-        self.matrix = raw[ends_at[0] : ends_at[1]].reshape(
-            g.groups, o // g.groups, count
+        self.matrix = new(
+            (g.groups, o // g.groups, count),
+            values_at,
+            (o // g.groups * wide, wide, size),
         )
-        self.matrix.fill(0)
-        used = [slice(n) for n in g.out[2:]]
-        self.values = self.matrix.reshape(o, b, *g.grid)[
-            (slice(None), slice(None), *used)
-        ]
+        taps = [t * unit for t in g.tap]
+        apart = [s * unit for s in g.step]
+        ends: Ints = (count,)
+        strides = [size]
+        if g.inner:
+            ends, strides = (*g.grid, b), [*apart, size]
+        elif not g.runs:
+            ends, strides = (b, *g.grid), [image, *apart]
+        self.windows = new((c, *kernel, *ends), 0, (long, *taps, *strides))
+        if not unfolds:
+            self.unfolded = self.windows
+            self.columns = self.windows.reshape(g.groups, each, count)
+            return
+        columns = new((c * g.taps, count), columns_at, (wide, size))
+        self.unfolded = columns.reshape(self.windows.shape)
+        self.columns = columns.reshape(g.groups, each, count)
 
     def unfold(self) -> None:
         """Columns from images."""

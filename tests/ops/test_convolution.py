@@ -9,7 +9,8 @@ import tenferro_ad as ta
 from tenferro_ad.errors import DTypeError, InvalidArgumentError, ShapeError
 
 # (batch, channels, out channels, groups), image, kernel, stride, padding, dilation. The
-# first half runs along contiguous taps, the second gathers windows.
+# first part runs along contiguous taps, the second gathers windows, the third gathers
+# them with the images innermost.
 CONVOLUTIONS = {
     "same": ((3, 4, 6, 1), (8, 7), (3, 3), (1, 1), (1, 1), (1, 1)),
     "valid": ((3, 2, 3, 1), (9, 9), (2, 3), (1, 1), (0, 0), (1, 1)),
@@ -27,6 +28,10 @@ CONVOLUTIONS = {
     "big kernel": ((2, 3, 5, 1), (8, 8), (6, 6), (1, 1), (0, 0), (1, 1)),
     "remainder": ((2, 3, 5, 1), (8, 8), (3, 3), (3, 3), (0, 0), (1, 1)),
     "no images": ((0, 3, 5, 1), (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),
+    "small": ((3, 16, 16, 1), (4, 3), (3, 3), (1, 1), (1, 1), (1, 1)),
+    "small groups": ((2, 16, 32, 2), (3, 3), (3, 3), (1, 1), (1, 1), (1, 1)),
+    "small strides": ((5, 16, 16, 1), (4, 4), (3, 3), (2, 2), (1, 1), (1, 1)),
+    "small blocks": ((60, 16, 16, 1), (4, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
 }
 cases = pytest.mark.parametrize("case", CONVOLUTIONS)
 
@@ -186,7 +191,10 @@ def test_operands_may_have_any_strides():
     close(y, by_definition(x, w, *how))
 
 
-@pytest.mark.parametrize("case", ["same", "groups", "blocks", "strides", "many out"])
+@pytest.mark.parametrize(
+    "case",
+    ["same", "groups", "blocks", "strides", "many out", "small", "small blocks"],
+)
 def test_scratch_stays_below_its_formula(case):
     from tenferro_ad.ops import _windows
 
@@ -209,6 +217,37 @@ def test_scratch_stays_below_its_formula(case):
             tracemalloc.stop()
         assert led.workspace > 0
         assert peak <= led.workspace + result + 32_000
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_small_maps_lie_with_their_images_innermost(dtype):
+    from tenferro_ad.ops._windows import geometry
+
+    size = np.dtype(dtype).itemsize
+    for case in (
+        "small",
+        "small groups",
+        "small strides",
+        "same",
+        "depthwise",
+        "strides",
+    ):
+        x, w, how = operands(case, dtype)
+        assert geometry(x.shape, w.shape, *how, size).inner == ("small" in case), case
+    x, w, how = operands("small blocks", dtype)
+    found = geometry(x.shape, w.shape, *how, size)
+    assert found.inner
+    assert found.block == (60 if dtype == "float32" else 20)
+
+
+@pytest.mark.parametrize("itemsize", [1, 4, 8, 16])
+def test_rows_of_scratch_spread_over_the_cache(itemsize):
+    from tenferro_ad.ops._windows import pitch
+
+    found = [pitch(n, itemsize) for n in range(300)]
+    assert all(n <= p <= n + 128 // itemsize for n, p in enumerate(found))
+    assert all(p * itemsize // 64 % 2 == 1 for p in found)
+    assert found == sorted(found)
 
 
 def test_ledger_of_forward_and_backward():
