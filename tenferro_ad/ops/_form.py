@@ -190,7 +190,7 @@ class Nest:
         return var(name, kind_of(np.dtype(dtype)))
 
     def loops(self, sizes: Sequence[int]) -> tuple[Loop, ...]:
-        return tuple(Loop(var(self._name("i")), n) for n in sizes)
+        return tuple(Loop(var(self._name("v")), n) for n in sizes)
 
     def reduce(
         self,

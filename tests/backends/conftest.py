@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.backends.lane_support import HARNESSES, Counts, Lane, required_lanes
+from tests.backends.printing_support import PRINTING_LANES, PrintingLane
 
 
 def started(name: str) -> Lane:
@@ -34,6 +35,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 if name not in HARNESSES or keeps(HARNESSES[name])
             ]
             metafunc.parametrize(fixture, names, indirect=fixture.endswith("_lane"))
+    if "printing_lane" in metafunc.fixturenames:
+        names = [name for name in required_lanes() if name in PRINTING_LANES]
+        metafunc.parametrize("printing_lane", names, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(
@@ -79,6 +83,14 @@ def failing_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 def eager_failing_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """Each required lane with asynchronous eager operations that can fail."""
     yield from _lane(request)
+
+
+@pytest.fixture(scope="session")
+def printing_lane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> PrintingLane:
+    """Each required lane that runs or compiles printed kernels; they keep programs."""
+    return PRINTING_LANES[request.param](tmp_path_factory.mktemp("printing"))
 
 
 @pytest.fixture

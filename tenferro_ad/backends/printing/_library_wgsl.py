@@ -3,10 +3,10 @@
 WGSL states weak bounds for the elementary functions of `f32`, and implementations that
 offer `f64` may have none that are right. So both get their own, with the same text:
 reduction of the argument, then a series. NaN and infinities are told by their bits,
-because a compiler may assume that there are none. Arguments of `sin` and `cos` beyond
-2**30 (`f64`) or 2**15 (`f32`) are first reduced by a rounded 2 pi.
+because a compiler may assume that there are none.
 
-Source: W. Cody, W. Waite, "Software manual for the elementary functions" (1980).
+Sources: W. Cody, W. Waite, "Software manual for the elementary functions" (1980);
+M. Payne, R. Hanek, "Radian reduction for trigonometric functions" (1983).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from ._library_composed import COMPOSED
 from ._polynomials import horner
 
 
@@ -51,7 +52,7 @@ _KINDS: Final = {
         ln2=(0.693359375, -2.12194440e-4),
         half_pi=(1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
         terms=(8, 5, 6),
-        limit=32768.0,
+        limit=8192.0,
         top=88.72283935546875,
         bottom=-104.0,
         least=1.17549435e-38,
@@ -70,7 +71,7 @@ _KINDS: Final = {
             2.02226624879595063154e-21,
         ),
         terms=(14, 12, 10),
-        limit=2.0**30,
+        limit=2.0**20,
         top=709.782712893384,
         bottom=-745.2,
         least=2.2250738585072014e-308,
@@ -138,6 +139,65 @@ fn power2$(k: I) -> T {{
 """
 
 
+def _far(kind: str) -> str:
+    """Reduction by pi / 2 for large arguments: of the bits of 2 / pi those that make no
+    whole turn are multiplied with the argument's mantissa, in three words."""
+    p = _KINDS[kind]
+    word, half = p.word, {"u32": 16, "u64": 32}[p.word]
+    size, mask = 2 * half, f"{(1 << half) - 1}{'u' if half == 16 else 'lu'}"
+    top = f"{1 << p.mantissa}{'u' if half == 16 else 'lu'}"
+    fraction = f"{(1 << p.mantissa) - 1}{'u' if half == 16 else 'lu'}"
+    pick = "turns[k]"
+    if word == "u64":
+        pick = "(u64(turns[2 * k]) << 32u) | u64(turns[2 * k + 1])"
+    return f"""
+fn turn$(k: I) -> {word} {{
+  return {pick};
+}}
+fn turnbits$(start: I) -> {word} {{
+  let k: I = start / {size};
+  let by: U = u32(start % {size});
+  if (by == 0u) {{ return turn$(k); }}
+  return (turn$(k) << by) | (turn$(k + 1) >> ({size}u - by));
+}}
+fn highpart$(x: {word}, y: {word}) -> {word} {{
+  let xl: {word} = x & {mask};
+  let xh: {word} = x >> {half}u;
+  let yl: {word} = y & {mask};
+  let yh: {word} = y >> {half}u;
+  let a: {word} = xh * yl + ((xl * yl) >> {half}u);
+  let b: {word} = xl * yh + (a & {mask});
+  return xh * yh + (a >> {half}u) + (b >> {half}u);
+}}
+fn reduced$(x: T) -> C {{
+  let m: {word} = (bitcast<{word}>(x) & {fraction}) | {top};
+  let start: I = exponent$(x) - {p.mantissa} - 2 + {LEAD};
+  let a: {word} = turnbits$(start);
+  let b: {word} = turnbits$(start + {size});
+  let c: {word} = turnbits$(start + {2 * size});
+  let low: {word} = b * m;
+  let more: {word} = highpart$(c, m);
+  let middle: {word} = low + more;
+  var carry: {word} = {word}(0);
+  if (middle < low) {{ carry = {word}(1); }}
+  let high: {word} = a * m + highpart$(b, m) + carry;
+  var q: I = i32(high >> {size - 2}u);
+  var first: {word} = (high << 2u) | (middle >> {size - 2}u);
+  var second: {word} = middle << 2u;
+  var sign: T = F({math.pi / 2!r});
+  if ((first >> {size - 1}u) == {word}(1)) {{
+    q = q + 1;
+    sign = -sign;
+    second = ~second + {word}(1);
+    first = ~first;
+    if (second == {word}(0)) {{ first = first + {word}(1); }}
+  }}
+  let f: T = T(first) * F({2.0**-size!r}) + T(second) * F({2.0 ** (-2 * size)!r});
+  return cx$(sign * f, T(q & 3));
+}}
+"""
+
+
 def _series(kind: str) -> str:
     p = _KINDS[kind]
     exp, log, sin = p.terms
@@ -200,20 +260,23 @@ fn log$(x: T) -> T {{
   let k: T = T(e);
   return k * F({hi!r}) + ((F(2) * s + s * z * t) + k * F({lo!r}));
 }}
-fn quadrant$(x: T) -> T {{
-  return floor$(x * F({2 / math.pi!r}) + F(0.5));
-}}
-fn reduced$(x: T, k: T) -> T {{
-  return ((x - k * F({p1!r})) - k * F({p2!r})) - k * F({p3!r});
-}}
 fn sincos$(at: T, shift: I) -> T {{
   if (!isfinite$(at)) {{ return nan$(); }}
-  var x: T = at;
-  if (abs$(x) > F({p.limit!r})) {{ x = fmod$(x, F({2 * math.pi!r})); }}
-  let k: T = quadrant$(x);
-  let r: T = reduced$(x, k);
+  let x: T = abs$(at);
+  let k: T = floor$(x * F({2 / math.pi!r}) + F(0.5));
+  var r: T = ((x - k * F({p1!r})) - k * F({p2!r})) - k * F({p3!r});
+  var q: I = i32(k - F(4) * floor$(k * F(0.25)));
+  if (x > F({p.limit!r})) {{
+    let far: C = reduced$(x);
+    r = far.x;
+    q = i32(far.y);
+  }}
+  if (at < F(0)) {{
+    r = -r;
+    q = -q;
+  }}
+  q = (q + shift) & 3;
   let z: T = r * r;
-  let q: I = (i32(k - F(4) * floor$(k * F(0.25))) + shift) & 3;
   var v: T = r + r * z * {horner(sines, "z")};
   if ((q & 1) == 1) {{ v = {horner(cosines, "z")}; }}
   if (q >= 2) {{ return -v; }}
@@ -238,179 +301,32 @@ fn atan$(x: T) -> T {{
 """
 
 
-_COMMON: Final = """
-fn fmod$(x: T, y: T) -> T {
-  if (!isfinite$(x) || y == F(0) || isnan$(y)) { return nan$(); }
-  var r: T = abs$(x);
-  let d: T = abs$(y);
-  while (r >= d) {
-    var t: T = d;
-    while (t + t <= r) { t = t + t; }
-    r = r - t;
-  }
-  return copysign$(r, x);
+LEAD: Final = 64
+ELEMENTARY: Final = {
+    kind: _bits(kind) + _far(kind) + _series(kind) + COMPOSED for kind in _KINDS
 }
-fn log1p$(x: T) -> T {
-  let u: T = F(1) + x;
-  if (u == F(1)) { return x; }
-  if (u <= F(0) || !isfinite$(u)) { return log$(u); }
-  return log$(u) * (x / (u - F(1)));
-}
-fn log2$(x: T) -> T {
-  return log$(x) * F(1.4426950408889634);
-}
-fn log10$(x: T) -> T {
-  return log$(x) * F(0.4342944819032518);
-}
-fn sin$(x: T) -> T {
-  return sincos$(x, 0);
-}
-fn cos$(x: T) -> T {
-  return sincos$(x, 1);
-}
-fn tan$(x: T) -> T {
-  return sincos$(x, 0) / sincos$(x, 1);
-}
-fn asin$(x: T) -> T {
-  if (!(abs$(x) <= F(1))) { return nan$(); }
-  if (abs$(x) == F(1)) { return copysign$(F(1.5707963267948966), x); }
-  return atan$(x / sqrt$((F(1) - x) * (F(1) + x)));
-}
-fn acos$(x: T) -> T {
-  if (!(abs$(x) <= F(1))) { return nan$(); }
-  return F(2) * atan2$(sqrt$(F(1) - x), sqrt$(F(1) + x));
-}
-fn atan2$(y: T, x: T) -> T {
-  if (isnan$(x) || isnan$(y)) { return nan$(); }
-  let a: T = abs$(x);
-  let b: T = abs$(y);
-  var found: T = F(0);
-  if (isinf$(a) && isinf$(b)) {
-    found = F(0.7853981633974483);
-  } else if (b > a) {
-    found = F(1.5707963267948966) - atan$(a / b);
-  } else if (a > F(0)) {
-    found = atan$(b / a);
-  }
-  if (signbit$(x)) { found = F(3.141592653589793) - found; }
-  return copysign$(found, y);
-}
-fn sinh$(x: T) -> T {
-  let a: T = abs$(x);
-  if (a > F(40)) {
-    let h: T = exp$(F(0.5) * a);
-    return copysign$((F(0.5) * h) * h, x);
-  }
-  let e: T = expm1$(a);
-  return copysign$(F(0.5) * (e + e / (e + F(1))), x);
-}
-fn cosh$(x: T) -> T {
-  let a: T = abs$(x);
-  let h: T = exp$(F(0.5) * a);
-  if (a > F(40)) { return (F(0.5) * h) * h; }
-  let e: T = exp$(a);
-  return F(0.5) * (e + F(1) / e);
-}
-fn tanh$(x: T) -> T {
-  let a: T = abs$(x);
-  if (a > F(25)) { return copysign$(F(1), x); }
-  let e: T = expm1$(F(-2) * a);
-  return copysign$(-e / (F(2) + e), x);
-}
-fn asinh$(x: T) -> T {
-  let a: T = abs$(x);
-  if (a > F(1e8)) { return copysign$(log$(a) + F(0.6931471805599453), x); }
-  let s: T = a * a;
-  return copysign$(log1p$(a + s / (F(1) + sqrt$(s + F(1)))), x);
-}
-fn acosh$(x: T) -> T {
-  if (!(x >= F(1))) { return nan$(); }
-  if (x > F(1e8)) { return log$(x) + F(0.6931471805599453); }
-  let t: T = x - F(1);
-  return log1p$(t + sqrt$(F(2) * t + t * t));
-}
-fn atanh$(x: T) -> T {
-  let a: T = abs$(x);
-  if (!(a <= F(1))) { return nan$(); }
-  if (a == F(1)) { return copysign$(inf$(), x); }
-  return copysign$(F(0.5) * log1p$(F(2) * a / (F(1) - a)), x);
-}
-fn cbrt$(x: T) -> T {
-  let a: T = abs$(x);
-  if (a == F(0) || !isfinite$(x)) { return x; }
-  var y: T = exp$(log$(a) * F(0.3333333333333333));
-  y = y - (y - a / (y * y)) * F(0.3333333333333333);
-  y = y - (y - a / (y * y)) * F(0.3333333333333333);
-  return copysign$(y, x);
-}
-fn hypot$(x: T, y: T) -> T {
-  let a: T = abs$(x);
-  let b: T = abs$(y);
-  if (isinf$(a) || isinf$(b)) { return inf$(); }
-  if (isnan$(a) || isnan$(b)) { return nan$(); }
-  if (a == F(0)) { return b; }
-  if (b == F(0)) { return a; }
-  if (a < b) {
-    let q: T = a / b;
-    return b * sqrt$(F(1) + q * q);
-  }
-  let r: T = b / a;
-  return a * sqrt$(F(1) + r * r);
-}
-fn pow$(x: T, y: T) -> T {
-  if (y == F(0) || x == F(1)) { return F(1); }
-  if (isnan$(x) || isnan$(y)) { return nan$(); }
-  let a: T = abs$(x);
-  let whole: B = floor$(y) == y && isfinite$(y);
-  let odd: B = whole && (y - F(2) * floor$(y * F(0.5)) == F(1));
-  if (signbit$(x) && a > F(0) && isfinite$(x) && isfinite$(y) && !whole) {
-    return nan$();
-  }
-  var found: T = F(1);
-  if (whole && abs$(y) <= F(64)) {
-    var base: T = a;
-    var left: I = i32(abs$(y));
-    while (left > 0) {
-      if ((left & 1) == 1) { found = found * base; }
-      base = base * base;
-      left = left >> 1u;
-    }
-    if (y < F(0)) { found = F(1) / found; }
-    if (a == F(0) && y < F(0)) { found = inf$(); }
-  } else if (a == F(0)) {
-    found = F(0);
-    if (y < F(0)) { found = inf$(); }
-  } else {
-    if (a != F(1)) { found = exp$(y * log$(a)); }
-  }
-  if (odd && signbit$(x)) { return -found; }
-  return found;
-}
-fn erf$(x: T) -> T {
-  let a: T = abs$(x);
-  if (isnan$(x)) { return x; }
-  if (a > F(1.5)) { return copysign$(F(1) - erfc_right$(a), x); }
-  let s: T = x * x;
-  var term: T = x;
-  var total: T = x;
-  for (var k: I = 1; k < 40; k = k + 1) {
-    term = term * (-s / T(k));
-    total = total + term / T(2 * k + 1);
-  }
-  return total * F(1.1283791670955126);
-}
-fn erfc$(x: T) -> T {
-  if (isnan$(x)) { return x; }
-  if (x < F(0.5)) {
-    if (x < F(-1.5)) { return F(2) - erfc_right$(-x); }
-    return F(1) - erf$(x);
-  }
-  return erfc_right$(x);
-}
-fn erfc_right$(x: T) -> T {
-  if (x > F(30)) { return F(0); }
-  return exp$(-x * x) * erfcxright$(x);
-}
-"""
 
-ELEMENTARY: Final = {kind: _bits(kind) + _series(kind) + _COMMON for kind in _KINDS}
+
+def _turns() -> str:
+    """The bits of 2 / pi behind `LEAD` zeros, as an array of 32-bit words."""
+    count, guard = 42, 64
+    bits = 32 * count + guard
+    one = 1 << bits
+
+    def arctan(k: int) -> int:  # of 1 / k
+        total, power, n = 0, one // k, 1
+        while power:
+            total += power // n if n % 4 == 1 else -(power // n)
+            power //= k * k
+            n += 2
+        return total
+
+    pi = 4 * (4 * arctan(5) - arctan(239))
+    value = (2 * one * one // pi) >> (guard + LEAD)
+    words = [(value >> (32 * (count - 1 - k))) & 0xFFFFFFFF for k in range(count)]
+    listed = ", ".join(f"{w}u" for w in words)
+    kind = f"array<u32, {count}>"
+    return f"var<private> turns: {kind} = {kind}({listed});\n"
+
+
+TURNS: Final = _turns()

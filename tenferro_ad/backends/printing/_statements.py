@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,20 @@ from ._writer import Writer
 BLOCK: Final = 32
 
 
+_NAME: Final = re.compile(r"\b([var])(\d+)(?=\b|_)")
+
+
+def _renumbered(lines: Sequence[str]) -> list[str]:
+    """Variables numbered as they come: their names say nothing about axes that are
+    not there any more."""
+    found: dict[str, str] = {}
+
+    def renamed(m: re.Match[str]) -> str:
+        return found.setdefault(m[0], f"{m[1]}{len(found)}")
+
+    return [_NAME.sub(renamed, line) for line in lines]
+
+
 class Body(Writer):
     """Writes a whole nest: `threads` invocations, each finding its place by `gid`."""
 
@@ -37,6 +52,7 @@ class Body(Writer):
         self._place()
         for s in loops.body:
             self.statement(s)
+        self.lines = _renumbered(self.lines)
 
     def _place(self) -> None:
         """The variables of the space from the number of the invocation."""

@@ -21,7 +21,7 @@ from ._dialects import (
     real_text,
     type_name,
 )
-from ._library_wgsl import ELEMENTARY
+from ._library_wgsl import ELEMENTARY, TURNS
 
 _OWN: Final = {kind: functions(text) for kind, text in ELEMENTARY.items()}
 _NATIVE: Final = "abs sqrt floor ceil trunc round".split()
@@ -156,6 +156,7 @@ class WgslDialect(Dialect):
         head = "enable f16;\n" if any(d == HALF for _, d, _ in arrays) else ""
         text = "\n".join([*lines, library, *body])
         pair = _PAIR if re.search(r"\bcd\b", text) else ""
+        pair += TURNS if "turns[" in text else ""
         return "\n".join(
             [
                 head + _HEAD + pair + "\n".join(lines),
