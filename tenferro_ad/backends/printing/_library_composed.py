@@ -159,7 +159,7 @@ fn pow$(x: T, y: T) -> T {
 }
 fn erf$(x: T) -> T {
   let a: T = abs$(x);
-  if (isnan$(x)) { return x; }
+  if (isnan$(x) || x == F(0)) { return x; }
   if (a > F(1.5)) { return copysign$(F(1) - erfc_right$(a), x); }
   let s: T = x * x;
   var term: T = x;

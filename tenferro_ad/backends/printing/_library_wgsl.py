@@ -262,6 +262,7 @@ fn log$(x: T) -> T {{
 }}
 fn sincos$(at: T, shift: I) -> T {{
   if (!isfinite$(at)) {{ return nan$(); }}
+  if (at == F(0) && shift == 0) {{ return at; }}
   let x: T = abs$(at);
   let k: T = floor$(x * F({2 / math.pi!r}) + F(0.5));
   var r: T = ((x - k * F({p1!r})) - k * F({p2!r})) - k * F({p3!r});
@@ -271,7 +272,7 @@ fn sincos$(at: T, shift: I) -> T {{
     r = far.x;
     q = i32(far.y);
   }}
-  if (at < F(0)) {{
+  if (signbit$(at)) {{
     r = -r;
     q = -q;
   }}
