@@ -3,8 +3,7 @@
 What is made of `exp`, `log`, `sin`, `cos` and `atan` (`_library_wgsl`) without losing
 digits where a textbook formula would cancel.
 
-Sources: W. Kahan, "Branch cuts for complex elementary functions" (1987), for `log1p`;
-NIST Digital Library of Mathematical Functions, chapters 4 and 7.
+Source: NIST Digital Library of Mathematical Functions, chapters 4 and 7.
 """
 
 from typing import Final
@@ -20,12 +19,6 @@ fn fmod$(x: T, y: T) -> T {
     r = r - t;
   }
   return copysign$(r, x);
-}
-fn log1p$(x: T) -> T {
-  let u: T = F(1) + x;
-  if (u == F(1)) { return x; }
-  if (u <= F(0) || !isfinite$(u)) { return log$(u); }
-  return log$(u) * (x / (u - F(1)));
 }
 fn log2$(x: T) -> T {
   return log$(x) * F(1.4426950408889634);

@@ -3,7 +3,8 @@
 WGSL states weak bounds for the elementary functions of `f32`, and implementations that
 offer `f64` may have none that are right. So both get their own, with the same text:
 reduction of the argument, then a series. NaN and infinities are told by their bits,
-because a compiler may assume that there are none.
+because a compiler may assume that there are none, and no formula relies on an order of
+additions that a compiler may change.
 
 Sources: W. Cody, W. Waite, "Software manual for the elementary functions" (1980);
 M. Payne, R. Hanek, "Radian reduction for trigonometric functions" (1983).
@@ -259,6 +260,12 @@ fn log$(x: T) -> T {{
   let t: T = {horner(logs, "z")};
   let k: T = T(e);
   return k * F({hi!r}) + ((F(2) * s + s * z * t) + k * F({lo!r}));
+}}
+fn log1p$(x: T) -> T {{
+  if (!(x > F(-0.29) && x < F(0.41))) {{ return log$(F(1) + x); }}
+  let s: T = x / (F(2) + x);
+  let z: T = s * s;
+  return F(2) * s + s * z * {horner(logs, "z")};
 }}
 fn sincos$(at: T, shift: I) -> T {{
   if (!isfinite$(at)) {{ return nan$(); }}
