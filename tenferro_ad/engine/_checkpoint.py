@@ -166,7 +166,7 @@ def checkpoint(
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         state = STATE.get()
-        if state.trace is not None:
+        if state.trace is not None and state.trace.counting is None:
             return _traced_region(f, args, kwargs, verify)
         outer = state.level
         if outer is None:
@@ -180,7 +180,8 @@ def checkpoint(
                 var = core.capture(x._record, chain)
                 x = EagerTensor(hold(x._record), core, var, None)
             inner.append(x)
-        level = RegionLevel(core, outer, verify is not None)
+        verifies = verify is not None and state.trace is None
+        level = RegionLevel(core, outer, verifies)
         inner_args, inner_kwargs = optree.tree_unflatten(treedef, inner)
         del inner
         before = enter_level(level)

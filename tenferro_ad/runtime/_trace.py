@@ -16,11 +16,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from .._aval import Aval
-from .._ledger import RECOMPUTE_OUTPUT, STATE
+from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, STATE
 from .._source import source_line
 from ..errors import EscapedTracerError, TenferroError, TracedConversionError
-from ..ops import OPS, Equation, Op, Program, View
+from ..ops import OPS, Equation, Op, Program, Region, View
 from ..storage import DeviceArray, ValueRecord
+from ._counted import counted
 from ._direct import DirectEvaluator, as_records, plan_of
 from ._steps import InputRule
 
@@ -54,9 +55,9 @@ class Counting:
         self.live = self.peak = 0
         self.counts: Counter[int] = Counter()
 
-    def allocated(self, nbytes: int) -> None:
+    def allocated(self, nbytes: int, reason: int) -> None:
         """One more root."""
-        self.counts[STATE.get().reason] += 1
+        self.counts[reason] += 1
         self.live += nbytes
         self.peak = max(self.peak, self.live)
 
@@ -189,13 +190,21 @@ class Trace(DirectEvaluator):
         record.tokens.append(None)  # the caller of the program holds it too
         return record
 
-    def _fresh(self, aval: Aval) -> ValueRecord:
+    def fresh_record(self, aval: Aval, reason: int | None = None) -> ValueRecord:
+        """The record of an output, under the reason of the state or another."""
         symbol = Symbol(self, self.program.variable(aval), None)
         counting = self.counting
         if counting is None:
             return ValueRecord(symbol, aval, NOWHERE)
-        counting.allocated(aval.nbytes)
+        counting.allocated(
+            aval.nbytes, STATE.get().reason if reason is None else reason
+        )
         return ValueRecord(symbol, aval, counting)
+
+    def lent(self, aval: Aval) -> ValueRecord:
+        """A record whose bytes belong to somebody else."""
+        symbol = Symbol(self, self.program.variable(aval), None)
+        return ValueRecord(symbol, aval, None)
 
     def owns(self, record: ValueRecord) -> bool:
         array = record.array
@@ -259,10 +268,13 @@ class Trace(DirectEvaluator):
         """Add one equation; gives its output record or a tuple of them."""
         xs = [self.lift(x) for x in operands]
         call = plan_of(op, tuple([x.aval for x in xs]), params).call
+        if isinstance(op.kernel, Region) and self.counting is not None:
+            outs = counted(self, call, xs)
+            return outs[0] if len(outs) == 1 else tuple(outs)
         if isinstance(op.kernel, View):
             outs = self._views(op.kernel, call, xs[0])
         else:
-            outs = [self._fresh(a) for a in call.outs]
+            outs = [self.fresh_record(a) for a in call.outs]
         self._append(call, xs, outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -271,7 +283,7 @@ class Trace(DirectEvaluator):
         xs = [self.lift(x) for x in operands]
         if self.counting is not None:  # what happens inside is counted, too
             return list(call.run(self, xs))
-        outs = [self._fresh(a) for a in call.outs]
+        outs = [self.fresh_record(a) for a in call.outs]
         self._append(call, xs, outs)
         return outs
 
@@ -279,7 +291,10 @@ class Trace(DirectEvaluator):
         """Outputs over the operand's memory, laid out as they will be."""
         layouts = kernel.fn(x.array.layout, call)
         if layouts is None:  # laid out anew, in memory of its own
-            return [self._fresh(call.out)]
+            copies = kernel.otherwise == "duplicate"
+            return [
+                self.fresh_record(call.out, DUPLICATE_DESTINATION if copies else None)
+            ]
         if len(call.outs) == 1:
             layouts = (layouts,)
         return [
