@@ -40,6 +40,7 @@ from ._plan import Plan, compiled, move_plan
 from ._quiet import quietly
 
 Array = np.ndarray[Any, Any]
+_SPARE: Final = 2 * POOLED_FROM  # for small roots, until a large one comes or goes
 _GRAIN: Final = 64  # sizes in the pool: multiples of a cache line
 
 
@@ -53,6 +54,8 @@ class CpuDevice:
         self.small: Callable[[tuple[int, ...], Any], Array] = np.empty
         self.pool_limit = 1 << 31
         self.pool_bytes = 0
+        # Live and pooled bytes together, while a budget is in force (`keep_within`).
+        self._ceiling: int | None = None
         self._limit: int | None = None
         self._pool: dict[int, list[Array]] = {}
         # Functions over arrays in pooled memory, for runs that get that memory again;
@@ -98,7 +101,30 @@ class CpuDevice:
                 return np.empty(size, np.uint8)
             self.pool_bytes -= size
             return raw
+        if self._ceiling is not None:
+            self._make_room(size, self._ceiling)
         return np.empty(size, np.uint8)
+
+    def keep_within(self, nbytes: int) -> None:
+        """Let live and pooled bytes together stay within `nbytes` from now on: pooled
+        memory that fits nothing goes back to the operating system. This ends when live
+        bytes alone are more, or with `trim`.
+
+        Cost: constant.
+        """
+        self._ceiling = nbytes
+
+    def _make_room(self, size: int, ceiling: int) -> None:
+        if BASE.live_bytes + size > ceiling:
+            self._ceiling = None
+            return
+        for held in list(self._pool):
+            while BASE.live_bytes + self.pool_bytes + size > ceiling:
+                blocks = self._pool.get(held)
+                if not blocks:
+                    break
+                self.pool_bytes -= blocks.pop().nbytes
+                self.remembered.clear()
 
     def scratch(self, aval: Aval) -> Array:
         """Workspace of a kernel: no value, no event; return it with `give_back`."""
@@ -122,6 +148,8 @@ class CpuDevice:
             self.trim()
         self._pool.setdefault(raw.nbytes, []).append(raw)
         self.pool_bytes += raw.nbytes
+        if self._ceiling is not None:
+            self._make_room(_SPARE, self._ceiling)
 
     def drain(self) -> None:
         """Nothing runs on after an eager operation here: no wait."""
@@ -131,6 +159,7 @@ class CpuDevice:
         self.remembered.clear()
         self._pool.clear()
         self.pool_bytes = 0
+        self._ceiling = None
 
     def write(self, target: Array, source: Any) -> None:
         """Copy host bytes into `target`; called by the copy doors only."""

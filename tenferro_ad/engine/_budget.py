@@ -2,10 +2,13 @@
 
 The function is traced; its program is cut into consecutive parts of about equal
 retained bytes, at places where few bytes cross. The first parts become checkpointed
-regions, the last ones stay plain. Candidates differ in how many parts there are and how
-many of them are regions; what each would hold is found by running it on symbolic values
-(`ta.plan`), and the one that runs least again within the budget is taken. The list of
-candidates does not depend on the budget, so a larger budget never recomputes more.
+regions, the last ones stay plain. If that is not enough, regions have regions inside:
+boundaries inside a region are let go one by one as backward passes them, so the first
+ones inside are the longest. Candidates differ in how many parts there are, how many of
+them are regions, and how many those have inside; what each would hold is found by
+running it on symbolic values (`ta.plan`), and the one that runs least again within the
+budget is taken. The list of candidates does not depend on the budget, so a larger
+budget never recomputes more.
 
 Source of the idea: A. Griewank, Optim. Methods Softw. 1 (1992); T. Chen et al.,
 arXiv:1604.06174 (sqrt(n) regions).
@@ -16,15 +19,26 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final, final
 
+from .._aval import is_inexact
 from ..errors import BudgetTooSmallError, InvalidArgumentError
-from ..ops import Program, evaluate, last_uses, renumbered, subprogram, without_reuse
+from ..ops import (
+    Equation,
+    Program,
+    evaluate,
+    last_uses,
+    renumbered,
+    subprogram,
+    without_reuse,
+)
+from ..runtime import memory_of
 from ..tape import RegionCall
 from ._dispatch import HANDLES
-from ._plan import planned
+from ._plan import passes_of, planned
 
 _UNITS: Final = {
     "b": 1,
@@ -59,6 +73,20 @@ def bytes_of(budget: Any) -> int:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """How many parts there are, how many of them (the first ones) are regions, and how
+    many regions those have inside, and those inside."""
+
+    parts: int
+    regions: int
+    inside: tuple[int, ...] = ()
+
+
+PLAIN: Final = Shape(1, 0)
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Part:
     """Consecutive equations: a checkpointed region's call, or a plain program."""
 
@@ -69,19 +97,23 @@ class Part:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Division:
     """A program in parts.
 
     Attributes:
-        peak_bytes: what a forward and a backward pass hold at most.
+        peak_bytes: what a forward and a backward pass hold at most, with workspace.
+        workspace: what of it is workspace.
         recomputed: equations that run again.
+        compiled_bytes: what a compiled program holds, once somebody asked.
     """
 
     program: Program
     parts: tuple[Part, ...]
     peak_bytes: int = 0
+    workspace: int = 0
     recomputed: int = 0
+    compiled_bytes: int = 0
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for handles, as recorded by the levels of the context."""
@@ -108,7 +140,8 @@ class Division:
 def balanced(program: Program, tracked: Sequence[bool]) -> list[Division]:
     """The division into about sqrt(n) regions for n places to cut, alone."""
     work = _Cuts(renumbered(without_reuse(program)), tracked)
-    return [work.division(max(1, math.isqrt(max(1, len(work.narrow)))), None)]
+    count = max(1, math.isqrt(max(1, len(work.narrow))))
+    return [work.division(Shape(count, count))]
 
 
 def candidates(program: Program, tracked: Sequence[bool]) -> list[Division]:
@@ -121,26 +154,68 @@ def candidates(program: Program, tracked: Sequence[bool]) -> list[Division]:
         is computed.
     """
     work = _Cuts(renumbered(without_reuse(program)), tracked)
-    return [work.tried(count, regions) for count, regions in work.candidates()]
+    shapes = work.shapes() if work.is_differentiated else [PLAIN]
+    return [work.tried(shape) for shape in shapes]
 
 
-def chosen(tried: Sequence[Division], budget: int) -> Division:
+def chosen(
+    tried: Sequence[Division], budget: int, nbytes: Callable[[Division], int]
+) -> Division:
     """The division that recomputes least within `budget` bytes.
+
+    Args:
+        nbytes: what a division holds; asked for in the order of what it recomputes.
 
     Raises:
         BudgetTooSmallError: no candidate fits; names the smallest budget that works.
     """
-    fitting = [d for d in tried if d.peak_bytes <= budget]
-    if not fitting:
-        minimum = min(d.peak_bytes for d in tried)
-        raise BudgetTooSmallError(
-            operation="checkpoint",
-            argument="budget",
-            found=f"a budget of {budget} bytes",
-            fix=f"allow {minimum} bytes, or make the function smaller",
-            minimum=minimum,
-        )
-    return min(fitting, key=lambda d: (d.recomputed, d.peak_bytes))
+    order = sorted(tried, key=lambda d: (d.recomputed, d.peak_bytes))
+    minimum = 0
+    for division in order:
+        found = nbytes(division)
+        if found <= budget:
+            return division
+        minimum = min(minimum or found, found)
+    raise BudgetTooSmallError(
+        operation="checkpoint",
+        argument="budget",
+        found=f"a budget of {budget} bytes",
+        fix=f"allow {minimum} bytes, or make the function smaller",
+        minimum=minimum,
+    )
+
+
+def held_eager(division: Division) -> int:
+    """What both passes hold, one operation at a time."""
+    return division.peak_bytes
+
+
+def held_compiled(tracked: Sequence[bool]) -> Callable[[Division], int]:
+    """What both passes hold in one compiled program."""
+
+    def nbytes(division: Division) -> int:
+        found = division.compiled_bytes
+        if not found:
+            avals = division.program.in_avals
+            program = passes_of(lambda *xs: division.run(xs), avals, tracked)
+            found = memory_of(program)
+            division.compiled_bytes = found
+        return found
+
+    return nbytes
+
+
+def _kept(program: Program, tracked: Sequence[bool]) -> tuple[set[int], set[int]]:
+    """Variables that reverse rules read, and those that have a cotangent."""
+    moving = {v for v, t in zip(program.inputs, tracked, strict=True) if t}
+    kept: set[int] = set()
+    for eq in program.equations:
+        mask = sum(1 << k for k, v in enumerate(eq.ins) if v in moving)
+        if mask and eq.call.is_differentiable:
+            moving.update(v for v in eq.outs if is_inexact(program.avals[v].dtype))
+            saves = eq.call.spec(mask).saves
+            kept.update(eq.outs[~s] if s < 0 else eq.ins[s] for s in saves)
+    return kept, moving
 
 
 class _Cuts:
@@ -149,16 +224,19 @@ class _Cuts:
     def __init__(self, program: Program, tracked: Sequence[bool]) -> None:
         self.program = program
         self.tracked = tracked
+        self._parts: dict[tuple[int, int, bool], Part] = {}
         n = len(program.equations)
         last = last_uses(program)
         given = {*program.inputs, *program.literals}
-        # Bytes that cross each place: defined before it, used after it.
+        # Bytes that cross each place: defined before it, used after it. What rules keep
+        # anyway costs less than what only the boundary needs.
+        kept, self._moving = _kept(program, tracked)
         change = [0] * (n + 2)
         grows: list[int] = []
         for number, eq in enumerate(program.equations):
             for v in eq.outs:
                 end = last.get(v, number)
-                nbytes = program.avals[v].nbytes
+                nbytes = program.avals[v].nbytes * (1 if v in kept else 2)
                 change[number + 1] += nbytes
                 change[end + 1] -= nbytes
             grows.append(sum(program.avals[v].nbytes for v in eq.outs))
@@ -182,52 +260,100 @@ class _Cuts:
         lo, hi = max(1, k - 4), min(len(self.program.equations), k + 5)
         return min(self.crossing[lo:hi])
 
-    def candidates(self) -> Iterator[tuple[int, int]]:
-        """Numbers of parts, and of regions among them."""
+    def shapes(self) -> Iterator[Shape]:
+        """Candidates, those that hold most first."""
         most = len(self.narrow) + 1
-        yield 1, 0
+        yield PLAIN
         counts, count = [], 2.0
         while count < most:
             counts.append(round(count))
             count *= 1.4
         for parts in dict.fromkeys([*counts, most] if most > 1 else [1]):
-            step = max(1, parts // 12)
+            step = max(1, parts // 8)
             for regions in dict.fromkeys([*range(step, parts, step), parts - 1, parts]):
                 if regions > 0:
-                    yield parts, regions
+                    yield Shape(parts, regions)
+        for parts, *inside in product((1, 2, 3, 4, 6), (3, 4, 5, 6, 8, 11)):
+            if parts * math.prod(inside) <= most:
+                yield Shape(parts, parts, tuple(inside))
+        for parts, *inside in product((1, 2, 3), (2, 3, 4, 6), (3, 4)):
+            if parts * math.prod(inside) <= most:
+                yield Shape(parts, parts, tuple(inside))
 
-    def tried(self, count: int, regions: int) -> Division:
-        division = self.division(count, regions)
+    @property
+    def is_differentiated(self) -> bool:
+        """A result depends on what is differentiated."""
+        return any(v in self._moving for v in self.program.outputs)
+
+    def tried(self, shape: Shape) -> Division:
+        division = self.division(shape)
+        if not self.is_differentiated:
+            return division
         program = self.program
         avals = program.in_avals
         found = planned(lambda *xs: division.run(xs), avals, avals, self.tracked)
-        return Division(program, division.parts, found.peak_bytes, found.recomputed)
+        return Division(
+            program,
+            division.parts,
+            found.peak_bytes + found.workspace_bytes,
+            found.workspace_bytes,
+            found.recomputed,
+        )
 
-    def division(self, count: int, regions: int | None) -> Division:
-        """`count` parts of about equal bytes, the first `regions` of them (default:
-        all) checkpointed."""
-        ends = self._ends(count)
-        regions = len(ends) if regions is None else min(regions, len(ends))
+    def division(self, shape: Shape) -> Division:
+        ends = self._ends(0, len(self.program.equations), [1] * shape.parts)
+        regions = min(shape.regions, len(ends))
         # Plain parts need no cut between them.
         ends = ends[:regions] + ends[-1:] if regions < len(ends) else ends
         parts, start = [], 0
         for number, end in enumerate(dict.fromkeys(ends)):
-            parts.append(self._part(start, end, checkpointed=number < regions))
+            if number < regions:
+                parts.append(self._region(start, end, shape.inside))
+            else:
+                parts.append(self._part(start, end, checkpointed=False))
             start = end
         return Division(self.program, tuple(parts))
 
-    def _ends(self, count: int) -> list[int]:
-        n, total = len(self.program.equations), self.made[-1]
+    def _region(self, start: int, end: int, inside: tuple[int, ...]) -> Part:
+        """A region with regions inside, the first of them the longest."""
+        part = self._part(start, end, checkpointed=True)
+        ends = self._ends(start, end, range(inside[0], 0, -1)) if inside else []
+        if len(ends) < 2:
+            return part
+        equations, at = [], start
+        for stop in ends:
+            inner = self._region(at, stop, inside[1:])
+            equations.append(Equation(inner.region, inner.ins, inner.outs))
+            at = stop
+        program = self.program
+        body = Program(
+            list(part.ins), equations, part.outs, program.avals, program.literals
+        )
+        whole = renumbered(body)
+        return Part(whole, RegionCall(whole), part.ins, part.outs)
+
+    def _ends(self, start: int, end: int, sizes: Sequence[int]) -> list[int]:
+        """Where parts of about these sizes end, at narrow places."""
+        first, total = self.made[start], self.made[end] - self.made[start]
         ends: list[int] = []
-        for i in range(1, count):
-            at = bisect_left(self.made, total * i / count)
+        done, whole = 0, sum(sizes)
+        for size in sizes[:-1]:
+            done += size
+            at = bisect_left(self.made, first + total * done / whole)
             k = bisect_left(self.narrow, at)
-            near = self.narrow[max(k - 1, 0) : k + 1]
+            near = [p for p in self.narrow[max(k - 1, 0) : k + 1] if start < p < end]
             if near:
                 ends.append(min(near, key=lambda p: abs(p - at)))
-        return [*dict.fromkeys(ends), n]
+        return [*dict.fromkeys(ends), end]
 
     def _part(self, start: int, end: int, *, checkpointed: bool) -> Part:
+        key = start, end, checkpointed
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = self._cut(start, end, checkpointed=checkpointed)
+        return found
+
+    def _cut(self, start: int, end: int, *, checkpointed: bool) -> Part:
         program = self.program
         equations = program.equations[start:end]
         defined = {v for eq in equations for v in eq.outs}

@@ -8,13 +8,22 @@ from typing import Any, Final, Literal
 
 import optree
 
-from .._ledger import STATE
+from .._ledger import BASE, STATE
+from ..backends import CPU
 from ..errors import InvalidArgumentError
 from ..ops import Call, Equation, Program, key_of
 from ..runtime import Cache
 from ..storage import ValueRecord
 from ..tape import RegionCall, digest, hold
-from ._budget import Division, balanced, bytes_of, candidates, chosen
+from ._budget import (
+    Division,
+    balanced,
+    bytes_of,
+    candidates,
+    chosen,
+    held_compiled,
+    held_eager,
+)
 from ._dispatch import (
     HANDLES,
     Chain,
@@ -237,7 +246,14 @@ def _in_regions(
         tried = DIVISIONS.get(
             (key_of(program), make, tracked), lambda: make(program, tracked)
         )
-        division = tried[0] if limit is None else chosen(tried, limit)
+        division = tried[0]
+        if limit is not None and state.trace is None:
+            division = chosen(tried, limit, held_eager)
+            CPU.keep_within(BASE.live_bytes + limit - division.workspace)
+        elif limit is not None:
+            planning = state.trace.counting is not None
+            nbytes = held_eager if planning else held_compiled(tracked)
+            division = chosen(tried, limit, nbytes)
         outs = division.run(given)
         return optree.tree_unflatten(out_def, outs)
 

@@ -124,6 +124,7 @@ class CustomSpec:
     kind: Final = -1
     steps: Final = NO_STEPS
     lends: Final = True
+    takes: Final = False
 
     def __init__(
         self,

@@ -21,13 +21,13 @@ from .._ledger import (
     State,
 )
 from ..errors import InvalidArgumentError
-from ..ops import OPS
-from ..runtime import Counting, Trace
+from ..ops import OPS, Program
+from ..runtime import Counting, Trace, direct
 from ..tape import Retained
 from ._eager import EagerTensor, constant
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable
-from ._trace import aval_like
+from ._trace import aval_like, traced
 from ._transforms import Recording
 
 
@@ -38,6 +38,7 @@ class Plan:
 
     Attributes:
         peak_bytes: most bytes alive at once, of what the passes themselves allocate.
+        workspace_bytes: of the kernel that needs most; it comes on top.
         retained_bytes: of the memory that is kept between the passes; memory that
             several values share counts once, and so do inputs.
         retained: what is kept between the passes: value, operation, shape, bytes.
@@ -46,6 +47,7 @@ class Plan:
     """
 
     peak_bytes: int
+    workspace_bytes: int
     retained_bytes: int
     retained: tuple[Retained, ...]
     allocations: dict[AllocationReason, int]
@@ -116,6 +118,38 @@ def planned(
         trace.is_open = False
 
 
+def passes_of(
+    f: Callable[..., Any], avals: Sequence[Aval], tracked: Sequence[bool]
+) -> Program:
+    """One forward and one backward pass as a program: results and cotangents."""
+
+    def passes(*xs: Any) -> Any:
+        rec = Recording("plan")
+        given = [
+            rec.leaves(x, "specs")[0] if mine else x
+            for x, mine in zip(xs, tracked, strict=True)
+        ]
+        outs = [as_tensor(y) for y in flatten(rec.call(f, given, {}))[0]]
+        given.clear()
+        seeds = _seeds(rec, outs)
+        found = rec.cotangents(seeds, "auto")
+        return [rec.outside(y) for y in outs], list(found.values())
+
+    leaves = list(range(len(avals)))
+    return traced(passes, leaves, avals, flatten(tuple(leaves))[1])[0]
+
+
+def _seeds(rec: Recording, outs: Sequence[EagerTensor]) -> dict[int, EagerTensor]:
+    """A cotangent of ones for each output that has one."""
+    seeds: dict[int, EagerTensor] = {}
+    for y in outs:
+        node = rec.node(y)
+        if node is not None and node not in seeds:
+            ones = direct()[OPS["full"]](y.shape, y.dtype, 1, y.device)
+            seeds[node] = constant(ones)
+    return seeds
+
+
 def _passes(
     f: Any, given: list[Any], rec: Recording, trace: Trace, counting: Counting
 ) -> Plan:
@@ -123,12 +157,7 @@ def _passes(
     given.clear()
     retained = tuple(rec.core.retained())
     retained_bytes = rec.core.retained_nbytes
-    seeds: dict[int, EagerTensor] = {}
-    for y in outs:
-        node = rec.node(y)
-        if node is not None and node not in seeds:
-            record = trace[OPS["full"]](y.shape, y.dtype, 1, y.device)
-            seeds[node] = constant(record)
+    seeds = _seeds(rec, outs)
     if not seeds:
         raise InvalidArgumentError(
             operation="plan",
@@ -140,6 +169,7 @@ def _passes(
     recomputed = sum(eq.recompute for eq in trace.program.equations)
     return Plan(
         counting.peak,
+        counting.workspace,
         retained_bytes,
         retained,
         {ALLOCATION_REASONS[r]: n for r, n in sorted(counting.counts.items())},

@@ -18,7 +18,7 @@ from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
 from ..errors import InvalidArgumentError
 from ..ops import Program, evaluate, optimise
-from ..runtime import DIRECT, Trace, device_of, host_aval
+from ..runtime import Trace, device_of, direct, host_aval
 from ..storage import ValueRecord
 from ..tape import hold
 from ._axes import int_of
@@ -148,7 +148,7 @@ class TracedProgram:
         state = STATE.get()
         if state.level is None and state.trace is None:
             records = [x._live("traced program") for x in given]
-            outs = handles_on(evaluate(self.program, DIRECT, records), records)
+            outs = handles_on(evaluate(self.program, direct(), records), records)
         else:
             outs = evaluate(self.program, HANDLES, given)
         return optree.tree_unflatten(self.out_def, merged(outs, self.metadata))

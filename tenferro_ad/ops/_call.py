@@ -227,6 +227,7 @@ class RuleSpec:
         "tracked",
     )
     lends: Final = False  # results that are no operand or cotangent are fresh
+    takes: Final = False  # the caller keeps the cotangent while the rule runs
 
     def __init__(self, call: Call, mask: int) -> None:
         self.call = call

@@ -19,8 +19,9 @@ def optimise(program: Program) -> Program:
     """Without repeated and dead equations, checked.
 
     A repeated equation has the same operation, operands and parameters as an earlier
-    one. What a checkpoint runs again is never merged with the first run, and what is
-    written over keeps a value of its own.
+    one. What a checkpoint runs again is never merged, neither with the first run nor
+    with another one (a region inside a region runs twice), and what is written over
+    keeps a value of its own.
 
     Cost: work for each equation; nothing is computed.
     """
@@ -66,10 +67,11 @@ def _merged(program: Program) -> Program:
     for eq in program.equations:
         ins = tuple([same.get(v, v) for v in eq.ins])
         eq = replace(eq, ins=ins)
-        if eq.mode == "fresh" and not any(roots[v] in single for v in eq.outs):
+        shared = any(roots[v] in single for v in eq.outs)
+        if eq.mode == "fresh" and not eq.recompute and not shared:
             call = eq.call
             own: Any = () if hasattr(call, "run") else (call.op, call.params)
-            key = (own or call, ins, eq.recompute)
+            key = (own or call, ins)
             found = seen.get(key)
             if found is not None:
                 same.update(zip(eq.outs, found, strict=True))

@@ -25,6 +25,7 @@ from ._graph import (
     CompiledGraph,
     compile_program,
     forget_graphs,
+    memory_of,
 )
 from ._outcome import Completed, CompletionUnproven, RetiredFailed
 from ._package import ExecutionBundle, ExecutionInputs, OutputMetadata
@@ -84,6 +85,7 @@ __all__ = [
     "compile_program",
     "device_of",
     "forget_graphs",
+    "memory_of",
     "direct",
     "devices",
     "host_aval",

@@ -23,6 +23,7 @@ from ._places import Schedule, Strides
 from ._replay import Replay
 from ._schedule import schedule
 from ._trace import strides_of
+from ._writer import Writer
 
 T = TypeVar("T")
 Applied = Callable[[State, Sequence[Any], Sequence[Any], Sequence[Any]], None]
@@ -242,6 +243,17 @@ def _replay_of(
     return GRAPHS.get(key, make)
 
 
+def memory_of(program: Program) -> int:
+    """Bytes that one run of the program, compiled for the host, needs: arenas (which
+    have a least size, see `schedule`, that does not count here), outputs, and workspace
+    of kernels.
+
+    Cost: time linear in the program; nothing is allocated.
+    """
+    found = schedule(inlined(program), smallest=0)
+    return found.peak + Writer(found).written().scratch
+
+
 def forget_graphs() -> None:
     """Start the tables of replays afresh; graphs in use stay what they are."""
     GRAPHS.clear()
@@ -255,4 +267,5 @@ __all__ = [
     "CompiledGraph",
     "compile_program",
     "forget_graphs",
+    "memory_of",
 ]

@@ -47,13 +47,18 @@ _BYTE = np.dtype(np.uint8)
 
 
 def schedule(
-    program: Program, donated: Sequence[int] = (), strides: Sequence[Strides] = ()
+    program: Program,
+    donated: Sequence[int] = (),
+    strides: Sequence[Strides] = (),
+    smallest: int = POOLED_FROM,
 ) -> Schedule:
     """Place every value of `program`, whose regions were inlined.
 
     Args:
         strides: of the inputs, None for row-major ones; empty if all are.
         donated: positions of inputs whose memory outputs may take over.
+        smallest: arenas have at least so many bytes, so that they come from the pool
+            and the next run finds the same memory again.
 
     Raises:
         InvalidArgumentError: no output can use a donated input.
@@ -64,9 +69,8 @@ def schedule(
     work = _Work(program, donated, strides)
     work.use_donations()
     work.place()
-    # Arenas come from the pool, so that the next run finds the same memory again.
     for reason, nbytes in work.arenas.items():
-        work.arenas[reason] = max(nbytes, POOLED_FROM)
+        work.arenas[reason] = max(nbytes, smallest)
     return work.result()
 
 

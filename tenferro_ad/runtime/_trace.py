@@ -18,6 +18,7 @@ import numpy as np
 from .._aval import Aval
 from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, STATE
 from .._source import source_line
+from ..backends import Plan
 from ..errors import EscapedTracerError, TenferroError, TracedConversionError
 from ..ops import OPS, Equation, Op, Program, Region, View
 from ..storage import DeviceArray, ValueRecord
@@ -45,14 +46,15 @@ class Counting:
     allocate and hold at each moment.
 
     Attributes:
-        live, peak: bytes now, and most at once.
+        live, peak: bytes of values now, and most at once.
+        workspace: of the kernel that needs most.
         counts: allocations by reason.
     """
 
-    __slots__ = ("counts", "live", "peak")
+    __slots__ = ("counts", "live", "peak", "workspace")
 
     def __init__(self) -> None:
-        self.live = self.peak = 0
+        self.live = self.peak = self.workspace = 0
         self.counts: Counter[int] = Counter()
 
     def allocated(self, nbytes: int, reason: int) -> None:
@@ -65,11 +67,15 @@ class Counting:
         """One root less."""
         self.live -= nbytes
 
+    def computes(self, nbytes: int) -> None:
+        """A kernel runs with so much workspace."""
+        self.workspace = max(self.workspace, nbytes)
+
 
 class Symbol:
     """What a symbolic record has in place of an array: a variable of a trace."""
 
-    __slots__ = ("_layout", "trace", "variable")
+    __slots__ = ("__weakref__", "_layout", "trace", "variable")
     nbytes: Final = 0  # nothing for a pool to take back
 
     def __init__(self, trace: Trace, variable: int, layout: Array | None) -> None:
@@ -267,7 +273,8 @@ class Trace(DirectEvaluator):
     ) -> Any:
         """Add one equation; gives its output record or a tuple of them."""
         xs = [self.lift(x) for x in operands]
-        call = plan_of(op, tuple([x.aval for x in xs]), params).call
+        plan = plan_of(op, tuple([x.aval for x in xs]), params)
+        call = plan.call
         if isinstance(op.kernel, Region) and self.counting is not None:
             outs = counted(self, call, xs)
             return outs[0] if len(outs) == 1 else tuple(outs)
@@ -275,8 +282,16 @@ class Trace(DirectEvaluator):
             outs = self._views(op.kernel, call, xs[0])
         else:
             outs = [self.fresh_record(a) for a in call.outs]
+        if self.counting is not None:
+            self._computes(plan, xs, plan.scratch_nbytes)
         self._append(call, xs, outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _computes(self, plan: Plan, xs: Sequence[ValueRecord], nbytes: int) -> None:
+        assert self.counting is not None
+        if plan.layout is not None:
+            nbytes += plan.layout(*[x.array.layout for x in xs])
+        self.counting.computes(nbytes)
 
     def apply_call(self, call: Any, operands: Sequence[ValueRecord]) -> list[Any]:
         """Add one equation of a call that is no row of the table (a region)."""
@@ -323,6 +338,11 @@ class Trace(DirectEvaluator):
         the result from now on."""
         xs = [self.lift(x) for x in operands]
         target = xs[0]
+        if self.counting is not None:
+            plan = plan_of(call.op, call.ins, call.params)
+            adds = mode == "into"
+            needed = plan.into_nbytes if adds else plan.scratch_nbytes
+            self._computes(plan, xs[adds:], needed)
         symbol = Symbol(self, self.program.variable(target.aval), target.array.layout)
         self.program.equations.append(
             Equation(

@@ -18,8 +18,9 @@ general form reads it or when it is a result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -35,29 +36,34 @@ _ndarray = np.ndarray
 
 def sweep(
     tape: TapeRecord,
-    seeds: Mapping[int, Any],
+    seeds: dict[int, Any],
     F: Evaluator,
     *,
     strong: bool,
     materialise: bool = True,
+    spends: bool = False,
 ) -> dict[int, Any]:
     """Cotangents of all leaves that the seeds depend on, by node.
 
     Args:
-        tape: the recording; not changed.
+        tape: the recording; not changed, unless it is spent.
         seeds: cotangent by node. The values stay the caller's.
         F: who computes; `F.inplace` allows reuse of cotangents that the sweep owns.
         strong: rules treat an exact zero cotangent as absorbing.
         materialise: give each leaf a buffer of its own; a region inside a larger sweep
             leaves that to the larger one.
+        spends: let go of the seeds, and of what an equation saved, once a rule has read
+            them: a recording that is the sweep's own.
 
     Cost: one rule for each live equation between seeds and leaves.
     """
     kind = _TracedSweep if getattr(F, "is_symbolic", False) else _Sweep
     run = kind(tape, seeds, F, strong)
+    if spends:
+        seeds.clear()
     before = quiet()
     try:
-        leaves = run.walk()
+        leaves = run.walk(spends)
         return {i: run.result(i, materialise) for i in leaves}
     except BaseException:
         run.abandon()
@@ -103,7 +109,7 @@ class _Sweep:
         for node, seed in seeds.items():
             self.cts[node] = seed
 
-    def walk(self) -> list[int]:
+    def walk(self, spends: bool) -> list[int]:
         """Visit the equations; gives the leaves that have a cotangent."""
         flat, cts, owned, multi = self.flat, self.cts, self.owned, self.multi
         # Steps compute over records; the last entry of a rule's steps is none.
@@ -112,9 +118,11 @@ class _Sweep:
         leaves: list[int] = []
         for i in range(len(cts) - 1, -1, -1):
             ct = cts[i]
-            if ct is None and i not in multi:
-                continue
             at = WIDTH * i
+            if ct is None and i not in multi:
+                if spends:
+                    flat[at + 2] = ()
+                continue
             spec = flat[at]
             step = spec.steps[which]
             if step is UNPREPARED:
@@ -124,6 +132,8 @@ class _Sweep:
                 state, cts, owned, i, ct, flat[at + 1], flat[at + 2]
             ):
                 cts[i] = None
+                if spends:
+                    flat[at + 2] = ()
                 continue
             kind = spec.kind
             if kind == LEAF:
@@ -131,6 +141,8 @@ class _Sweep:
             elif kind != PAD:  # a further output: its equation stands below
                 del ct
                 self.general(i, spec, flat[at + 1], flat[at + 2])
+                if spends:
+                    flat[at + 2] = ()
         return leaves
 
     def general(self, i: int, spec: Any, ins: tuple[int, ...], saved: Any) -> None:
@@ -148,14 +160,30 @@ class _Sweep:
             ct = self.take(i, outs[0])
         if inplace and spec.kind >= 0:
             self.kernels(spec.rules[self.which], ins, ct, own, saved)
+        elif spec.takes:
+            given = [ct]
+            del ct  # dies in the region, at its last use
+            self.region(spec, ins, given, own, saved)
         else:
             rule = spec.strong if self.which else spec.pull
             owns = inplace and not spec.lends
             gs = rule(self.F, ct, saved)
-            shares = _shares(ins, gs, ct, saved, owns, ct if own else None)
-            self.share(shares, ct, own)
+            same = [any(g is c for c in _several(ct)) for g in gs]
+            spent = ct if own else None
+            self.share(_shares(ins, gs, same, saved, owns, spent), own)
         if inplace:
             self.strip(ins)
+
+    def region(
+        self, spec: Any, ins: tuple[int, ...], given: list[Any], own: bool, saved: Any
+    ) -> None:
+        """The rule of a region, which takes the cotangent out of `given`."""
+        came = _several(given[0]) if self.inplace else ()
+        arrays = [ref(c.array) for c in came if c is not None]
+        del came
+        gs = spec.taken(self.F, given, saved, strong=bool(self.which))
+        same = [g is not None and any(g.array is a() for a in arrays) for g in gs]
+        self.share(_shares(ins, gs, same, saved, self.inplace, None), own)
 
     def take(self, i: int, aval: Aval) -> Any:
         """The cotangent of node `i` as a record; the node has none afterwards."""
@@ -213,15 +241,15 @@ class _Sweep:
             else:
                 cts[j], owned[j] = self.F.add(h, ct), True
 
-    def share(self, shares: list[tuple[int, Any, bool]], ct: Any, own: bool) -> None:
+    def share(self, shares: list[tuple[int, Any, bool, bool]], own: bool) -> None:
         """Add the results of a general rule to what their nodes have."""
         cts, owned = self.cts, self.owned
         alias = None
-        for j, g, fresh in shares:
+        for j, g, fresh, same in shares:
             mine = fresh
             acc, h = self.target(j), cts[j]
             if h is None:
-                if g is ct and own:  # a single alias of `ct` inherits its ownership
+                if same and own:  # a single alias of `ct` inherits its ownership
                     mine = alias is None and _sole(g)
                     if alias is not None:
                         owned[alias] = False
@@ -315,30 +343,34 @@ class _TracedSweep(_Sweep):
         """Symbolic records have no bare roots."""
 
 
+def _several(ct: Any) -> tuple[Any, ...]:
+    return ct if type(ct) is tuple else (ct,)
+
+
 def _shares(
     ins: tuple[int, ...],
-    gs: tuple[Any, ...],
-    ct: Any,
+    gs: Sequence[Any],
+    same: Sequence[bool],
     saved: tuple[Any, ...],
     inplace: bool,
     spent: Any,
-) -> list[tuple[int, Any, bool]]:
-    """Input node, cotangent and whether it is fresh, for a rule of any form.
+) -> list[tuple[int, Any, bool, bool]]:
+    """Input node, cotangent, whether it is fresh, and whether it is the one that came
+    in, for a rule of any form.
 
     Args:
-        spent: `ct` where the sweep owns it and gives it up after the rule, else None.
+        spent: that one, where the sweep owns it and gives it up after the rule.
     """
     out = []
-    given = ct if type(ct) is tuple else (ct,)
-    for j, g in zip(ins, gs, strict=True):
+    for j, g, handed_on in zip(ins, gs, same, strict=True):
         if g is not None:
             mine = (
                 inplace
-                and not any(g is c for c in given)
+                and not handed_on
                 and (len(gs) == 1 or sum([h is g for h in gs]) == 1)
                 and _fresh(g, saved, spent)
             )
-            out.append((j, g, mine))
+            out.append((j, g, mine, handed_on))
     return out
 
 

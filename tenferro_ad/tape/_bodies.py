@@ -58,7 +58,7 @@ class _Tools:
     ) -> list[Any]:
         mask = sum(1 << i for i in tracked)
         spec = RegionCall(program, keeps_outputs=False).spec(mask)
-        return list(spec.rerun(F, cts, values, addends, strong=strong))
+        return list(spec.rerun(F, list(cts), values, addends, strong=strong))
 
     def batched(
         self,

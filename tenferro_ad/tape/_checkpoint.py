@@ -128,6 +128,7 @@ class RegionSpec:
     kind: Final = -1
     steps: Final = NO_STEPS
     lends: Final = False
+    takes: Final = True
 
     def __init__(self, call: RegionCall, mask: int) -> None:
         prog = call.program
@@ -167,15 +168,24 @@ class RegionSpec:
         self._last = last_uses(prog)
 
     def pull(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.rerun(F, ct if self.n_out > 1 else (ct,), saved, {}, strong=False)
+        return self.taken(F, [ct], saved, strong=False)
 
     def strong(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.rerun(F, ct if self.n_out > 1 else (ct,), saved, {}, strong=True)
+        return self.taken(F, [ct], saved, strong=True)
+
+    def taken(
+        self, F: Evaluator, given: list[Any], saved: tuple[Any, ...], *, strong: bool
+    ) -> tuple[Any, ...]:
+        """The rule for the cotangent in `given`, which is taken out of it."""
+        ct = given.pop()
+        cts = list(ct) if self.n_out > 1 else [ct]
+        del ct
+        return self.rerun(F, cts, saved, {}, strong=strong)
 
     def rerun(
         self,
         F: Evaluator,
-        cts: Sequence[Any],
+        cts: list[Any],
         saved: Sequence[Any],
         addends: Mapping[int, Any],
         *,
@@ -184,7 +194,7 @@ class RegionSpec:
         """Cotangents of the tracked inputs: run the region again and sweep.
 
         Args:
-            cts: one for each output, or None.
+            cts: one for each output, or None; they are taken out.
             saved: the inputs, and then what else was kept.
             addends: by input, what to add to its cotangent.
         """
@@ -198,13 +208,16 @@ class RegionSpec:
         finally:
             STATE.reset(token)
         seeds = {nodes[prog.inputs[i]]: x for i, x in addends.items()}
-        for v, c in zip(prog.outputs, cts, strict=True):
+        cts.reverse()
+        for v in prog.outputs:
+            c = cts.pop()
             if c is not None and v in nodes:
                 at = nodes[v]
                 seeds[at] = F.add(seeds[at], c) if at in seeds else c
+            del c
         if not seeds:
             return (None,) * len(self.tracked)
-        found = sweep(tape, seeds, F, strong=strong, materialise=False)
+        found = sweep(tape, seeds, F, strong=strong, materialise=False, spends=True)
         return tuple(found.get(nodes[prog.inputs[i]]) for i in self.tracked)
 
     def _replay(
