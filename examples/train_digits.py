@@ -1,12 +1,15 @@
 """Train a small convolutional network on scikit-learn's handwritten digits.
 
     python examples/train_digits.py [--split ordered] [--seed 1] [--epochs 25]
+                                    [--compile]
 
 The data ships with scikit-learn: 1,797 images of 8 x 8 from 43 writers. `shuffled`
 mixes writers over both parts; `ordered` tests on the last 360, by other writers.
 The network's block is a checkpoint: backward runs it again, one block at a time,
 instead of keeping its inside. At the end one more step runs with and without it, and
-the ledger says what each allocated, copied and held at its peak.
+the ledger says what each allocated, copied and held at its peak. `--compile` runs each
+step as one compiled program, whose results take over the memory of the parameters and
+of the optimizer's state.
 """
 
 from __future__ import annotations
@@ -129,6 +132,23 @@ def step(
     return loss  # type: ignore[no-any-return]
 
 
+def compiled_step(
+    optimizer: ta.optim.Adam, block: Block = checkpointed
+) -> Callable[..., tuple[Params, dict[str, Any], ta.EagerTensor]]:
+    """`step` as one program; gives new parameters, new state, and the loss."""
+
+    def run(params: Params, state: Any, x: Any, y: Any, rate: Any) -> Any:
+        def loss_twice(params: Params) -> Any:
+            loss = nn.cross_entropy(logits(params, x, block), y)
+            return loss, loss
+
+        grads, loss = ta.grad(loss_twice, has_aux=True)(params)
+        params, state = optimizer.apply(params, grads, state, rate)
+        return params, state, loss
+
+    return ta.compile(run, donate_argnums=(0, 1))
+
+
 def accuracy(params: Params, images: Array, labels: Array, device: str) -> float:
     """Percent of images whose largest logit is their label's."""
     scores = logits(params, ta.asarray(images, device=device), block)
@@ -137,21 +157,34 @@ def accuracy(params: Params, images: Array, labels: Array, device: str) -> float
 
 
 def train(
-    split: str, seed: int, epochs: int, device: str, rate: float = 3e-3
+    split: str,
+    seed: int,
+    epochs: int,
+    device: str,
+    rate: float = 3e-3,
+    *,
+    compiled: bool = False,
 ) -> tuple[Params, ta.optim.Adam, float]:
     """A trained network, its optimizer, and its test accuracy in percent."""
     images, labels = load(split, seed)
     rng = np.random.default_rng(seed)
     params = initial(rng)
     total = epochs * (TRAIN // BATCH)
-    optimizer = ta.optim.Adam(
-        lambda t: rate * 0.5 * (1 + math.cos(math.pi * (t - 1) / total))
-    )
+
+    def schedule(t: int) -> float:
+        return rate * 0.5 * (1 + math.cos(math.pi * (t - 1) / total))
+
+    optimizer = ta.optim.Adam(schedule)
+    run, state = compiled_step(optimizer), optimizer.init(params)
     with tqdm(total=total, unit="step", desc=f"{split}, seed {seed}") as bar:
         for _ in range(epochs):
             for x, y in batches(images[:TRAIN], labels[:TRAIN], rng, device):
-                loss = step(params, optimizer, x, y)
                 bar.update()
+                if compiled:
+                    now = np.float32(schedule(bar.n))
+                    params, state, loss = run(params, state, x, y, now)
+                else:
+                    loss = step(params, optimizer, x, y)
             bar.set_postfix(loss=f"{loss.item():.4f}")
     return params, optimizer, accuracy(params, images[TRAIN:], labels[TRAIN:], device)
 
@@ -159,16 +192,34 @@ def train(
 # ---- report --------------------------------------------------------------------------
 
 
-def show_ledger(params: Params, optimizer: ta.optim.Adam, device: str) -> None:
+def ledger_of(
+    params: Params, x: ta.EagerTensor, y: ta.EagerTensor, block: Block, compiled: bool
+) -> ta.LedgerScope:
+    """The ledger of one step, after one that is not counted."""
+    optimizer = ta.optim.Adam(1e-3)
+    fresh = {
+        name: [ta.variable(p.duplicate_value()) for p in layer]
+        for name, layer in params.items()
+    }
+    if not compiled:
+        step(fresh, optimizer, x, y, block)
+        with ta.ledger() as led:
+            step(fresh, optimizer, x, y, block)
+        return led
+    run = compiled_step(optimizer, block)
+    rate = ta.asarray(np.float32(1e-3))
+    fresh, state, _ = run(fresh, optimizer.init(fresh), x, y, rate)
+    with ta.ledger() as led:
+        run(fresh, state, x, y, rate)
+    return led
+
+
+def show_ledger(params: Params, device: str, compiled: bool) -> None:
     """One steady-state step, with and without the checkpoint."""
     images, labels = load("ordered", 0)
     x = ta.asarray(images[:BATCH], device=device)
     y = ta.asarray(labels[:BATCH], device=device)
-    ledgers = []
-    for fn in (checkpointed, block):
-        with ta.ledger() as led:
-            step(params, optimizer, x, y, fn)
-        ledgers.append(led)
+    ledgers = [ledger_of(params, x, y, b, compiled) for b in (checkpointed, block)]
     reasons = sorted({r for led in ledgers for r in led.allocations}, key=str)
     rows: list[tuple[str, list[Any]]] = [
         (f"allocations: {r}", [led.allocations[r] for led in ledgers]) for r in reasons
@@ -178,7 +229,8 @@ def show_ledger(params: Params, optimizer: ta.optim.Adam, device: str) -> None:
         ("peak live bytes", [f"{led.peak_bytes:,}" for led in ledgers]),
         ("workspace bytes", [f"{led.workspace:,}" for led in ledgers]),
     ]
-    print("\nledger of one steady-state step (forward, backward, update)")
+    kind = "compiled step" if compiled else "step"
+    print(f"\nledger of one steady-state {kind} (forward, backward, update)")
     print(f"{'':42}{'checkpoint':>14}{'without':>14}")
     for name, values in rows:
         print(f"{name:42}" + "".join(f"{v!s:>14}" for v in values))
@@ -190,13 +242,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--device", choices=("cpu",), default="cpu")
+    parser.add_argument("--compile", action="store_true", help="compile each step")
     args = parser.parse_args()
     began = time.perf_counter()
-    params, optimizer, percent = train(args.split, args.seed, args.epochs, args.device)
+    params, _, percent = train(
+        args.split, args.seed, args.epochs, args.device, compiled=args.compile
+    )
     seconds = time.perf_counter() - began
     print(f"\ntrained on {TRAIN} images in {seconds:.1f} s, tested on {TEST}")
     print(f"test accuracy: {percent:.2f} % ({args.split} split)")
-    show_ledger(params, optimizer, args.device)
+    show_ledger(params, args.device, args.compile)
 
 
 if __name__ == "__main__":
