@@ -87,13 +87,15 @@ def ours_network() -> Run:
         h = ta.tanh(ta.tanh(x @ w1 + b1) @ w2 + b2)
         return ta.cross_entropy(h @ w3 + b3, labels)
 
+    opt = ta.optim.SGD(RATE)
+
     def step(params: Any, x: Any, labels: Any) -> Any:
-        grads = ta.grad(loss)(params, x, labels)
-        return [p - RATE * g for p, g in zip(params, grads, strict=True)]
+        return opt.apply(params, ta.grad(loss)(params, x, labels), state)[0]
 
     compiled = ta.compile(step, donate_argnums=0)
     params, *data = network()
     held = [ta.asarray(p) for p in params]
+    state = opt.init(held)
     x, labels = map(ta.asarray, data)
 
     def run() -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
@@ -117,8 +118,9 @@ class Compiled:
     def _donating(
         self, entry: _Entry, given: list[EagerTensor], records: list[ValueRecord]
     ) -> Any:
+        counts = Counter(map(id, records))
         for k in entry.donated:
-            _check_donation(given[k], k, records)
+            _check_donation(given[k], records[k], counts)
         for k in entry.donated:
             _make_inline(given[k], k, records)
         spent: list[int] = []
@@ -224,9 +226,8 @@ def _refuse_donation() -> NoReturn:
     )
 
 
-def _check_donation(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
-    record = records[k]
-    if sum(r is record for r in records) > 1:
+def _check_donation(x: EagerTensor, record: ValueRecord, counts: Counter[int]) -> None:
+    if counts[id(record)] > 1:
         raise _shared(x, "a donated value that is passed twice")
     land(record)  # it moves into the run
     if not record.is_unique or record.is_rootless:

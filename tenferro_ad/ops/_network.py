@@ -95,8 +95,12 @@ def _cross_entropy_input(call: Call, outs: list[Array], ins: list[Array]) -> Non
     np.subtract(x, np.maximum.reduce(x, axis=-1, keepdims=True), out)
     np.exp(out, out)
     np.divide(out, np.add.reduce(out, axis=-1, keepdims=True), out)
-    chosen = np.take_along_axis(out, index, -1)
-    np.put_along_axis(out, index, chosen - chosen.dtype.type(1), -1)
+    if out.flags.c_contiguous:
+        rows = out.reshape(-1, out.shape[-1])
+        rows[np.arange(len(rows)), index.reshape(-1)] -= 1
+    else:
+        chosen = np.take_along_axis(out, index, -1)
+        np.put_along_axis(out, index, chosen - chosen.dtype.type(1), -1)
     np.multiply(out, ins[0][..., None], out)
 
 

@@ -75,7 +75,7 @@ class Counting:
 class Symbol:
     """What a symbolic record has in place of an array: a variable of a trace."""
 
-    __slots__ = ("__weakref__", "_layout", "trace", "variable")
+    __slots__ = ("_layout", "trace", "variable")
     nbytes: Final = 0  # nothing for a pool to take back
 
     def __init__(self, trace: Trace, variable: int, layout: Array | None) -> None:

@@ -60,16 +60,7 @@ class DeviceAllocation(Protocol):
 class DeviceArray:
     """Shape, dtype, offset and strides (bytes) of elements in a device allocation."""
 
-    __slots__ = (
-        "__weakref__",
-        "allocation",
-        "dtype",
-        "home",
-        "offset",
-        "shape",
-        "slot",
-        "strides",
-    )
+    __slots__ = ("allocation", "dtype", "home", "offset", "shape", "slot", "strides")
 
     allocation: Any
     home: RetentionContainer

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
@@ -178,11 +177,13 @@ class _Sweep:
         self, spec: Any, ins: tuple[int, ...], given: list[Any], own: bool, saved: Any
     ) -> None:
         """The rule of a region, which takes the cotangent out of `given`."""
+        # By identity of its array: it may be over, but then it was the sweep's own, and
+        # so is whatever took its identity.
         came = _several(given[0]) if self.inplace else ()
-        arrays = [ref(c.array) for c in came if c is not None]
+        arrays = [id(c.array) for c in came if c is not None]
         del came
         gs = spec.taken(self.F, given, saved, strong=bool(self.which))
-        same = [g is not None and any(g.array is a() for a in arrays) for g in gs]
+        same = [bool(arrays) and g is not None and id(g.array) in arrays for g in gs]
         self.share(_shares(ins, gs, same, saved, self.inplace, None), own)
 
     def take(self, i: int, aval: Aval) -> Any:
