@@ -30,7 +30,7 @@ from ..storage import (
 )
 from ._direct import DIRECT, plan_of
 from ._places import Root, Schedule, Step, Strides
-from ._regions import Runner
+from ._regions import recomputing, runner_of
 
 Number = np.ndarray[Any, Any]
 
@@ -268,7 +268,7 @@ class StepReplay(DeviceReplay):
         self, schedule: Schedule, device: Any, strides: Sequence[Strides]
     ) -> None:
         super().__init__(schedule, device, strides)
-        self._runner = Runner(schedule.program, plan_of, DIRECT)
+        self._runner = runner_of(schedule.program, plan_of, DIRECT)
 
     def kernel(self) -> ProgramKernel:
         """Refused: no single launch decides what runs next.
@@ -289,7 +289,7 @@ class StepReplay(DeviceReplay):
 
         Cost: an allocation for each value; no copy; a launch for each equation.
         """
-        found = self._runner(state, inputs)
+        found = self._runner(state, recomputing(state), *inputs)
         if spent is not None:
             spent.extend(self.schedule.donated)
         return found

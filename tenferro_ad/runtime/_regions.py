@@ -1,7 +1,7 @@
 """How operations with bodies run on bare records: loops, branches, custom rules.
 
-A body runs as a list of steps whose plans are found once, when it first runs; each
-value is let go after its last use. The values of a body are ordinary outputs: one
+A body runs as one function, written when it first runs from the plans of its equations;
+each value is let go after its last use. The values of a body are ordinary outputs: one
 allocation each, under the reason of the operation (or as recomputed, where the body
 says so), and no copies.
 """
@@ -20,6 +20,7 @@ from ..ops import OPS, Body, Call, Equation, Evaluator, Op, Program, Region, las
 from ..storage import ValueRecord, allocate, host_elements
 
 PlanOf = Callable[[Op, tuple[Aval, ...], tuple[Any, ...]], Plan]
+Runner = Callable[..., list[ValueRecord]]
 
 
 def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
@@ -45,19 +46,20 @@ def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
 class Host:
     """What the kernel of one application may ask for (see `ops.RegionHost`)."""
 
-    __slots__ = ("_call", "_direct", "_plan_of", "_state")
+    __slots__ = ("_again", "_call", "_direct", "_plan_of", "_state")
 
     def __init__(
         self, state: State, call: Call, plan_of: PlanOf, direct: Evaluator
     ) -> None:
         self._state, self._call = state, call
+        self._again = recomputing(state)
         self._plan_of, self._direct = plan_of, direct
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
-        runner = body.derived(
-            "runner", lambda: Runner(body.program, self._plan_of, self._direct)
+        runner: Runner = body.derived(
+            "runner", lambda: runner_of(body.program, self._plan_of, self._direct)
         )
-        return runner(self._state, inputs)
+        return runner(self._state, self._again, *inputs)
 
     def output(self, j: int) -> ValueRecord:
         call = self._call
@@ -93,53 +95,44 @@ class Host:
         return made
 
 
-# One equation: `run(state, *operands)`, where its operands and outputs stand, whether
-# it gives one record, whether it recomputes, and which values end with it.
-_Step = tuple[
-    Callable[..., Any], tuple[int, ...], tuple[int, ...], bool, bool, tuple[int, ...]
-]
+def recomputing(state: State) -> State:
+    """The same state for what runs again."""
+    return State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
 
 
-@final
-class Runner:
-    """A program on records: `runner(state, inputs)` gives its outputs.
+def runner_of(program: Program, plan_of: PlanOf, direct: Evaluator) -> Runner:
+    """A program on records, `runner(state, again, *inputs)`, as one function: a call of
+    its plan for each equation. `again` is the state of what runs again.
 
-    Cost: for each equation its plan, and one pass over its operands.
+    Cost: a run is the plans'; to write the function, time for each equation.
     """
-
-    __slots__ = ("_inputs", "_outputs", "_start", "_steps")
-
-    def __init__(self, program: Program, plan_of: PlanOf, direct: Evaluator) -> None:
-        self._inputs, self._outputs = program.inputs, program.outputs
-        self._start: list[Any] = [None] * len(program.avals)
-        for v, record in program.literals.items():
-            self._start[v] = record
-        last = last_uses(program)
-        self._steps: list[_Step] = []
-        for number, eq in enumerate(program.equations):
-            ends = tuple(
-                {v for v in (*eq.ins, *eq.outs) if last.get(v, -1) <= number}
-                - program.literals.keys()
-            )
-            run, single = _executed(eq, plan_of, direct)
-            self._steps.append((run, eq.ins, eq.outs, single, eq.recompute, ends))
-
-    def __call__(self, state: State, inputs: Sequence[Any]) -> list[Any]:
-        values = self._start.copy()
-        for v, x in zip(self._inputs, inputs, strict=True):
-            values[v] = x
-        again = State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
-        for run, ins, outs, single, recompute, ends in self._steps:
-            found = run(again if recompute else state, *[values[v] for v in ins])
-            if single:
-                values[outs[0]] = found
-            else:
-                for v, y in zip(outs, found, strict=True):
-                    values[v] = y
-            found = y = None
-            for v in ends:
-                values[v] = None
-        return [values[v] for v in self._outputs]
+    last = last_uses(program)
+    space: dict[str, Any] = {}
+    lines = []
+    for number, eq in enumerate(program.equations):
+        run, single = _executed(eq, plan_of, direct)
+        space[f"run{number}"] = run
+        state = "again" if eq.recompute else "state"
+        operands = "".join([f", v{v}" for v in eq.ins])
+        targets = ", ".join([f"v{v}" for v in eq.outs])
+        comma = "" if single or len(eq.outs) > 1 else ","
+        lines.append(f"    {targets}{comma} = run{number}({state}{operands})")
+        ends = {v for v in (*eq.ins, *eq.outs) if last.get(v, -1) <= number}
+        lines += [f"    v{v} = None" for v in sorted(ends - program.literals.keys())]
+    literals = {f"v{v}": record for v, record in program.literals.items()}
+    inputs = "".join([f", v{v}" for v in program.inputs])
+    outputs = ", ".join([f"v{v}" for v in program.outputs])
+    source = "\n".join(
+        [
+            f"def make({', '.join(literals)}):",
+            f"  def runner(state, again{inputs}):",
+            *(lines or ["    pass"]),
+            f"    return [{outputs}]",
+            "  return runner",
+        ]
+    )
+    exec(compile(source, "<tenferro_ad>", "exec"), space)
+    return space["make"](*literals.values())  # type: ignore[no-any-return]
 
 
 def _executed(
