@@ -19,7 +19,7 @@ ELSEWHERE = {37: "test_testing.py::test_sin_passes_in_every_precision"}
 # Headings of the sections whose reports must all have a test, and of those, the numbers
 # that are about speed, the order of device work, or a runtime's construction.
 SECTIONS = ("### 2g.", "### 2h.", "## Reports against tenferro-rs")
-OTHER_MATTERS = {52, 53, 57, 59, 60, 61, 62}
+OTHER_MATTERS = {52, 57, 59, 60, 61, 62}
 
 
 def named_by_file() -> dict[str, set[str]]:

@@ -368,8 +368,8 @@ def within(seconds: float, fn: Any) -> Any:
     return found[0]
 
 
-def test_a_kernel_may_call_eager_operations() -> None:
-    """Field report 53: execution that enters the run time again must not deadlock."""
+def test_53_a_kernel_may_call_eager_operations() -> None:
+    """Execution that enters the run time again must not deadlock."""
 
     def kernel(call: Any, outs: list[Array], ins: list[Array]) -> None:
         inner = ta.sum(ta.asarray(ins[0]) * 2.0)
