@@ -806,3 +806,67 @@ def test_a_compiled_loop_that_values_end() -> None:
     agree(push(np.float64(9.0)), 1 / 6)
     many = ta.compile(ta.vmap(f))
     agree(many(np.array([2.0, 9.0, 0.3])), np.sqrt([2.0, 9.0, 0.3]))
+
+
+# ---- plans ---------------------------------------------------------------------------
+def passes(f: Any, at: tuple[Array, ...]) -> tuple[Any, int]:
+    """Allocations and peak of an eager forward and backward pass."""
+    xs = [ta.variable(x) for x in at]
+    with ta.ledger(detail=False) as ledger:
+        with ta.Tape() as tape:
+            loss = f(*xs)
+        grads = tape.backward(loss)
+    assert len(grads) == len(xs)
+    return dict(ledger.allocations), ledger.peak_bytes
+
+
+@pytest.mark.parametrize("steps", [1, 2, 30])
+def test_a_plan_foretells_a_loop(steps: int) -> None:
+    """Its allocations, step by step, and the most that is alive at once."""
+
+    def loss(w: Any, h: Any, xs: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            z = ta.matmul(w, h) + x
+            h = ta.tanh(z) * ta.exp(-z * z)
+            return h, ta.sum(h)
+
+        h, ys = ta.scan(cell, h, xs)
+        return ta.sum(ys * ys) + ta.sum(h)
+
+    at = points((8, 8), (8,), (steps, 8))
+    plan = ta.plan(loss, *at)
+    allocations, peak = passes(loss, at)
+    assert plan.allocations == allocations
+    assert plan.peak_bytes == peak
+
+
+def test_a_plan_takes_the_branch_that_holds_most() -> None:
+    def loss(x: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            big = lambda c: ta.sin(ta.exp(ta.cos(c)))
+            c = ta.cond(ta.sum(c) > 0, big, lambda c: c * 0.5, c)
+            return c, None
+
+        return ta.sum(ta.scan(step, x, None, 4)[0])
+
+    at = (np.full(100, 0.1),)
+    plan = ta.plan(loss, *at)
+    allocations, peak = passes(loss, at)
+    assert plan.allocations == allocations
+    assert plan.peak_bytes == peak
+    assert passes(loss, (np.full(100, -0.1),))[1] < peak
+
+
+def test_a_plan_counts_one_step_of_a_loop_that_values_end() -> None:
+    def loss(x: Any, n: Any) -> Any:
+        _, v = ta.while_loop(
+            lambda s: s[0] < n, lambda s: (s[0] + 1.0, ta.sin(s[1])), (0.0, n)
+        )
+        return ta.sum(x * v)
+
+    n, x = ta.asarray(1.0), np.ones(50)
+    plan = ta.plan(lambda x: loss(x, n), x)
+    # Compare, count and sine, and compare; the product and the sum; backward: the seed
+    # and a product, of a cotangent that is a view.
+    allocations, _ = passes(ta.trace(lambda x: loss(x, n), x), (x,))
+    assert plan.allocations == allocations == {"OperationOutput": 8}
