@@ -16,6 +16,7 @@ version = release = metadata.version("tenferro-ad")
 extensions = [
     "generated_pages",
     "myst_parser",
+    "stacked_tables",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
@@ -27,6 +28,9 @@ nitpicky = False
 html_theme = "furo"
 html_title = "tenferro_ad"
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_favicon = "static/mark.svg"
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#7a3e00",
@@ -46,5 +50,6 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autoclass_content = "class"
 napoleon_google_docstring = True
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Cost", "notes_style"), ("Source", "notes_style")]

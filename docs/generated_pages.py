@@ -11,55 +11,98 @@ import inspect
 import re
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import tenferro_ad as ta
 from tenferro_ad import errors
+from tenferro_ad._ownership import MoveOnly
 
 ERRORS = """# Error index
 
 Every error derives from `TenferroError` and from a builtin that a caller would already
 catch. Its text says what was asked and found, and what to do; the same facts are
-fields: `operation`, `argument`, `found`, `fix`, and those named below. The line between
-errors and outcomes: an error means that nothing happened; once work may have run, the
-answer is one of `Completed`, `RetiredFailed` and `CompletionUnproven`.
+fields, given below. A traceback ends with the place of its class on this page, which is
+also `error.link`.
+
+The line between errors and outcomes: an error means that nothing happened. Once work
+may have run, the answer is one of `Completed`, `RetiredFailed` and
+`CompletionUnproven`.
 """
+FAMILY = re.compile(r"^# ---- (.+)$|^class (\w+)\(", re.MULTILINE)
 
 
 def error_index() -> str:
-    """The page, in the order in which the classes are defined."""
-    kinds = [
-        kind
-        for _, kind in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(kind, errors.TenferroError) and not kind.__name__.startswith("_")
+    """The page: families and classes in the order in which they are defined."""
+    parts = [ERRORS]
+    family = ""
+    for match in FAMILY.finditer(inspect.getsource(errors)):
+        if match[1]:
+            family = match[1]
+            continue
+        kind = getattr(errors, match[2])
+        if _is_listed(kind):
+            parts += [_family(family)] if family else []
+            parts.append(_entry(kind))
+            family = ""
+    parts.append(_family("checks in tests: what `ta.testing` raises"))
+    parts += [
+        _entry(kind)
+        for kind in map(ta.testing.__dict__.get, ta.testing.__all__)
+        if inspect.isclass(kind) and _is_listed(kind)
     ]
-    kinds.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
-    return ERRORS + "".join(map(_entry, kinds))
+    return "".join(parts)
 
 
-def _entry(kind: type[BaseException]) -> str:
+def _is_listed(kind: type) -> bool:
+    return issubclass(kind, errors.TenferroError) and not kind.__name__.startswith("_")
+
+
+def _family(text: str) -> str:
+    title, _, rest = text.partition(": ")
+    said = f"{rest[:1].upper()}{rest[1:]}.\n" if rest else ""
+    return f"\n## {title[:1].upper()}{title[1:]}\n\n{said}"
+
+
+def _entry(kind: type[errors.TenferroError]) -> str:
     name = kind.__name__
-    bases = ", ".join(f"`{b.__name__}`" for b in kind.__bases__ if b is not object)
-    own = [
-        field
-        for base in kind.__mro__
-        for field in vars(base).get("__annotations__", {})
-        if not field.startswith("_") and issubclass(base, errors.TenferroError)
-    ]
-    fields = ", ".join(f"`{f}`" for f in dict.fromkeys(own))
-    lines = [
-        f"\n({name.lower()})=\n",
-        f"## {name}\n",
-        f"*{bases}*\n",
-        f"{inspect.getdoc(kind) or ''}\n",
-    ]
-    if fields:
-        lines.append(f"Fields: {fields}.\n")
-    fix = getattr(kind, "_fix", "")
+    said, _, attributes = (inspect.getdoc(kind) or "").partition("Attributes:")
+    told = {
+        found[1]: found[2]
+        for found in re.finditer(
+            r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.MULTILINE
+        )
+    }
+    for field in inspect.get_annotations(kind):
+        if not field.startswith("_") and field in kind._names:
+            told.setdefault(field, "")
+    lines = [f"\n### {name}\n", f"*{', '.join(_bases(kind))}*\n", said.strip() + "\n"]
+    found, fix = _template(kind, "_found"), _template(kind, "_fix")
+    if found:
+        lines.append(f"It says: {found}.\n")
     if fix:
         lines.append(f"What to do: {fix}.\n")
-    return "\n".join(lines)
+    lines += [
+        f"- `{field}`" + (f": {' '.join(text.split())}" if text else "")
+        for field, text in told.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _bases(kind: type) -> list[str]:
+    """Bases that a caller can name; a private one stands for its own."""
+    found: list[str] = []
+    for base in kind.__bases__:
+        is_private = base.__name__.startswith("_")
+        found += _bases(base) if is_private else [f"`{base.__name__}`"]
+    return found
+
+
+def _template(kind: type, name: str) -> str:
+    """A text with its fields as words, if the class has one of its own."""
+    text: str = "" if kind is errors.TenferroError else vars(kind).get(name, "")
+    return re.sub(r"`?\{(\w+)\}`?", r"*\1*", text)
 
 
 API = """# API reference
@@ -96,11 +139,17 @@ PAGES: dict[str, tuple[str, str]] = {
     "storage": (
         "Owners, views and groups",
         "Tensor TensorView TensorViewMut AllocationGroup DescriptorSlot TypedTensor "
-        "TypedTensorView TypedTensorViewMut",
+        "TypedTensorView TypedTensorViewMut DynRank Rank0 Rank1 Rank2 Rank3 Rank4 "
+        "Rank5 Rank6 Rank7 Rank8",
     ),
 }
 FACES = ("linalg", "fft", "special", "random", "nn", "optim")
 FACES += ("extension", "testing", "unsafe")
+ACCESS = "scalar_pairs PreparedContiguousRead PreparedContiguousWrite "
+ACCESS += "PreparedStridedRead PreparedStridedWrite PreparedDeviceRead "
+ACCESS += "PreparedDeviceWrite"
+CONSTANTS = """Data types are NumPy's own, under their standard names, so `ta.float64 is
+np.float64`; constants are Python numbers."""
 
 
 def api_pages() -> dict[str, str]:
@@ -115,34 +164,71 @@ def api_pages() -> dict[str, str]:
         page: _page(title, "tenferro_ad", names.split())
         for page, (title, names) in PAGES.items()
     }
+    pages["access"] = _page("Prepared access", "tenferro_ad.storage", ACCESS.split())
     pages["functions"] = _page("Functions", "tenferro_ad", sorted(rest, key=str.lower))
+    pages["constants"] = _constants()
     for face in FACES:
-        module = getattr(ta, face)
-        pages[face] = _page(f"`ta.{face}`", f"tenferro_ad.{face}", module.__all__)
+        module = f"tenferro_ad.{face}"
+        names = import_module(module).__all__
+        pages[face] = _page(f"`ta.{face}`", module, names, about=True)
     pages["index"] = API.format(pages="\n".join(pages))
     return pages
 
 
 def _has_entry(value: Any) -> bool:
-    """A function or class of the package (not a dtype or a rank marker)."""
+    """A function or class of the package, and not a dtype or a number."""
     module = getattr(value, "__module__", None) or ""
-    return (
-        callable(value)
-        and module.startswith("tenferro_ad")
-        and not (
-            inspect.isclass(value) and value.__name__.startswith(("Rank", "DynRank"))
-        )
-    )
+    return callable(value) and module.startswith("tenferro_ad")
 
 
-def _page(title: str, module: str, names: Sequence[str]) -> str:
-    lines = [f"# {title}", "", "```{eval-rst}", f".. currentmodule:: {module}", ""]
+def _page(title: str, module: str, names: Sequence[str], *, about: bool = False) -> str:
+    """One page; `about` puts the docstring of the module before its names."""
+    lines = [f"# {title}", "", "```{eval-rst}"]
+    if about:
+        lines += [f".. automodule:: {module}", ""]
+    lines += [f".. currentmodule:: {module}", ""]
     for name in names:
         value = getattr(import_module(module), name)
         if inspect.isclass(value):
-            lines += [f".. autoclass:: {name}", "   :members:", ""]
+            members = ", ".join(public_members(value))
+            lines += [f".. autoclass:: {name}"]
+            if members:
+                lines += [f"   :members: {members}", "   :undoc-members:"]
+            lines.append("")
         elif callable(value):
             lines += [f".. autofunction:: {name}", ""]
+    return "\n".join([*lines, "```", ""])
+
+
+def public_members(kind: type) -> list[str]:
+    """Members that the package defines, those of bases included, in their order."""
+    found: dict[str, None] = {}
+    for base in kind.__mro__:
+        if base.__module__.startswith("tenferro_ad"):
+            # Fields first, as they are declared; slots have no order of their own.
+            found |= dict.fromkeys((*inspect.get_annotations(base), *vars(base)))
+    return [
+        name
+        for name in found
+        if not name.startswith("_")
+        and hasattr(kind, name)
+        and not (issubclass(kind, errors.TenferroError) and name in _OF_EVERY_ERROR)
+    ]
+
+
+_OF_EVERY_ERROR = frozenset(errors.TenferroError._names) | {"link"}
+
+
+def _constants() -> str:
+    """Public names that are neither functions nor classes of the package."""
+    lines = ["# Data types and constants", "", CONSTANTS, "", "```{eval-rst}"]
+    lines += [".. currentmodule:: tenferro_ad", ""]
+    for name in ta.__all__:
+        value = getattr(ta, name)
+        if inspect.ismodule(value) or _has_entry(value):
+            continue
+        text = f"NumPy's ``{name}``." if isinstance(value, type) else f"``{value!r}``"
+        lines += [f".. py:data:: {name}", "", f"   {text}", ""]
     return "\n".join([*lines, "```", ""])
 
 
@@ -151,14 +237,17 @@ def readable(
 ) -> None:
     """Docstrings are plain text with `names`; make them reStructuredText.
 
-    Bars and stars are text, names are literals, and an indented block after a paragraph
-    (outside the sections) is code.
+    Bars and stars are text, names are literals, an indented block after a paragraph
+    (outside the sections) is code, and the cost of a call is a paragraph of its own.
     """
     made: list[str] = []
-    in_section = False
-    in_code = False
-    for line in lines:
+    in_section = in_code = in_cost = False
+    if what in ("property", "attribute", "data"):
+        made.append("")  # or the first line is taken for "type: description"
+    for line in chain.from_iterable(map(_cost_apart, lines)):
         line = re.sub(r"^Raises \([a-z ]+\):$", "Raises:", line)
+        in_cost = line.startswith("Cost: ") or (in_cost and bool(line))
+        line = line.lstrip() if in_cost else line
         indented = line.startswith("    ")
         if line and not indented:
             in_section = bool(_SECTION.fullmatch(line))
@@ -166,8 +255,25 @@ def readable(
         elif indented and not in_section and not in_code and made and not made[-1]:
             made += ["::", ""]
             in_code = True
-        made.append(line if in_code else _as_rst(line))
+        line = line if in_code else _as_rst(line)
+        made.append(re.sub(r"^Cost: ", "**Cost:** ", line))
     lines[:] = made
+
+
+def _cost_apart(line: str) -> list[str]:
+    before, found, cost = line.partition(" Cost: ")
+    is_sentence = before.rstrip("`)").endswith(".") and not before.startswith(" ")
+    return [before, "", f"Cost: {cost}"] if found and is_sentence else [line]
+
+
+def without_constructor(
+    app: Any, what: str, name: str, value: Any, options: Any, given: str, returns: str
+) -> tuple[str, str] | None:
+    """Classes that nobody calls show no signature."""
+    if what != "class":
+        return None
+    refused = issubclass(value, MoveOnly) or "not by calling" in (value.__doc__ or "")
+    return ("", returns) if refused else None
 
 
 _SECTION = re.compile(r"[A-Z][A-Za-z ]*(\([^)]*\))?:.*")
@@ -203,4 +309,5 @@ def setup(app: Any) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.autodoc")
     # Before the extension that reads the sections.
     app.connect("autodoc-process-docstring", readable, priority=400)
+    app.connect("autodoc-process-signature", without_constructor)
     return {"parallel_read_safe": True}

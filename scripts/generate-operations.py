@@ -62,6 +62,8 @@ PRINTERS = {
     "cuda": ("CudaPrinter", frozenset({"f64"})),
 }
 
+EVERY_LANE = ("cpu", "fake", *PRINTERS)
+
 
 @dataclass
 class Facts:
@@ -285,8 +287,8 @@ follows from their bodies.
 none). `half` is `float16`; `bfloat16` does not exist here. Integers may be given to
 most functions of real numbers and give `float64`.
 
-**Lanes**: devices that have a kernel. What a lane lacks is an `UnsupportedError`, never
-a fallback.
+**Lanes**: devices that have a kernel; `every` is cpu, fake, opencl, webgpu and cuda.
+What a lane lacks is an `UnsupportedError`, never a fallback.
 """
 
 KINK_HEAD = """\
@@ -333,7 +335,7 @@ def line_of(f: Facts) -> str:
         forward_text(f),
         "" if f.reverse is None else "by body" if by_body(f) else str(f.reverse),
         " ".join(f.dtypes) or "by parameter",
-        " ".join(f.lanes),
+        "every" if f.lanes == EVERY_LANE else " ".join(f.lanes),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -386,7 +388,7 @@ def of_page(text: str) -> dict[str, set[str]]:
     if text.lstrip().startswith("<"):
         title, row = (
             r"<h2>(.*?)<",
-            r"<tr[^>]*>\s*<td>\s*(?:<p>)?<code[^>]*>(.*?)</code>",
+            r"<tr[^>]*>\s*<td[^>]*>\s*(?:<p>)?<code[^>]*>(.*?)</code>",
         )
     else:
         title, row = r"^## ([^\n]*)$", r"^\| `([^`]*)` \|"

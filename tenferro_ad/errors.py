@@ -4,7 +4,8 @@ An error is raised only when nothing happened; once work may have started, the a
 is an outcome value instead. Each class also subclasses the builtin that a caller would
 already catch. A class states its facts as typed fields, given by keyword, and its text
 is built from them: one sentence with what was asked and found, one with the next step,
-names in backquotes. No field and no text shows a memory address.
+names in backquotes. No field and no text shows a memory address. A note below the text,
+in a traceback, names the class's place in the documentation.
 
 Classes with `recovered` carry the very object that the failed call used up, still
 usable. They hold no other tensor. A pickled or copied error keeps its text and plain
@@ -144,7 +145,10 @@ class TenferroError(_Fields):
         fix: What to do next, as an imperative.
         argument: Name of the argument at fault, if one is.
         span: Identity of the bytes concerned (an `AllocationSpan`), never an address.
+        link: Where the documentation explains the class, relative to its start page.
     """
+
+    link: ClassVar[str] = "errors.html#tenferroerror"
 
     operation: str
     found: str = ""
@@ -158,6 +162,11 @@ class TenferroError(_Fields):
     _prefix: ClassVar[str] = "found "
     _carried: ClassVar[tuple[str, ...]] = ("recovered", "cause")
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith(_PACKAGE) and not cls.__name__.startswith("_"):
+            cls.link = f"errors.html#{cls.__name__.lower()}"
+
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
         self._name()
@@ -168,6 +177,7 @@ class TenferroError(_Fields):
         where = "" if self.span is None else f" ({self.span})"
         asked = f"`{self.operation}` {on}: {self._prefix}{self.found.rstrip('.')}"
         self.args = (f"{asked}{where}. {_sentence(self.fix)}".rstrip(),)
+        self.add_note(f"See {self.link} in the documentation.")
 
     def _name(self) -> None:
         """Name the call that the user wrote, and its argument."""
