@@ -246,11 +246,20 @@ CASES: dict[str, Case] = {
         lambda s: ta.update(s.w, ta.fused(lambda E, x: x)), DTypeError, "update",
         "target", "ta.exclusive",
     ),
+    "an update by an outside array": (
+        lambda s: _updated(s.w, np.ones(3)), DTypeError, "update", "operands",
+        "ta.asarray",
+    ),
     "a tangent of another shape": (
         lambda s: ta.jvp(ta.sum, (np.ones(3),), (np.ones(4),)), ShapeError, "jvp",
         "tangent 0", "float64[3]",
     ),
 }  # fmt: skip
+
+
+def _updated(x: Any, operand: Any) -> None:
+    with ta.exclusive(ta.asarray(x.numpy().copy())) as (view,):
+        ta.update(view, ta.fused(lambda E, a, b: a + b), operand)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..ops import Expr, call, const, node_dtype, topological
 from ._numpy_functions import FUNCTIONS, MASKS, on_integers
+from ._scaled_sum import scaled_sum
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
@@ -33,9 +34,19 @@ class Printed:
             `aliased_temps`.
         dtype: of the result.
         masks: bytes for each element that the functions take themselves.
+        large: `large(*ins, out)` tries large contiguous operands in one pass.
     """
 
-    __slots__ = ("aliased", "aliased_temps", "body", "dtype", "masks", "n", "temps")
+    __slots__ = (
+        "aliased",
+        "aliased_temps",
+        "body",
+        "dtype",
+        "large",
+        "masks",
+        "n",
+        "temps",
+    )
 
     def __init__(
         self,
@@ -46,8 +57,9 @@ class Printed:
         dtype: np.dtype[Any],
         n: int,
         masks: int,
+        large: Callable[..., bool] | None = None,
     ) -> None:
-        self.body, self.temps = body, tuple(temps)
+        self.body, self.temps, self.large = body, tuple(temps), large
         self.aliased, self.aliased_temps = aliased, tuple(aliased_temps)
         self.dtype, self.n, self.masks = dtype, n, masks
 
@@ -62,12 +74,13 @@ class Printed:
 
     def runner(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
         """`run(*ins, out)` for outputs of this shape; `even`: operands have it too."""
-        return _fitted(self.body, self.temps, shape, self.n, even, self.masks)
+        more = (self.masks, self.large)
+        return _fitted(self.body, self.temps, shape, self.n, even, *more)
 
     def overwriter(self, shape: tuple[int, ...], *, even: bool = False) -> Run:
         """`run(*ins, out)` where `out` may be the first operand."""
-        temps = self.aliased_temps
-        return _fitted(self.aliased, temps, shape, self.n, even, self.masks)
+        more = (self.masks, self.large)
+        return _fitted(self.aliased, self.aliased_temps, shape, self.n, even, *more)
 
     def inline(
         self,
@@ -132,11 +145,12 @@ def _fitted(
     n: int,
     even: bool,
     masks: int,
+    large: Callable[..., bool] | None = None,
 ) -> Run:
     """`body` with its registers supplied: whole ones for small outputs, blocks for
     large ones."""
     if math.prod(shape) > 2 * BLOCK:
-        return _blocked(body, temps, masks)
+        return _blocked(body, temps, masks, large)
     if not temps:
         return body  # type: ignore[no-any-return]
     space: dict[str, Any] = {**body.__globals__, "empty": np.empty, "shape": shape}
@@ -195,7 +209,8 @@ def print_numpy(
         fn = FUNCTIONS[nodes[0].fn][0]
         body = aliased = on_integers(fn, dtypes, dtype)
     masks = max(MASKS.get(node.fn, 0) for node in nodes)
-    return Printed(body, temps, aliased, more, dtype, len(args), masks)
+    large = scaled_sum(expr, args, dtypes)
+    return Printed(body, temps, aliased, more, dtype, len(args), masks, large)
 
 
 def _folded(expr: Expr) -> Expr:
@@ -340,7 +355,12 @@ def _operand(
     return name
 
 
-def _blocked(body: Run, temps: tuple[np.dtype[Any], ...], masks: int) -> Run:
+def _blocked(
+    body: Run,
+    temps: tuple[np.dtype[Any], ...],
+    masks: int,
+    large: Callable[..., bool] | None,
+) -> Run:
     """`body` over blocks of large operands; at once if it takes nothing else."""
     whole = not temps and not masks
 
@@ -352,6 +372,8 @@ def _blocked(body: Run, temps: tuple[np.dtype[Any], ...], masks: int) -> Run:
         ):
             if whole and all(a.size == size for a in operands):
                 body(*operands)
+                return
+            if large is not None and large(*operands):
                 return
             flat = [a.reshape(-1) for a in operands]
             scratch = [np.empty(BLOCK, t) for t in temps]

@@ -101,7 +101,9 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flatten((args, kwargs))
         entry = self._entry(leaves, treedef)
-        given = list(tensors(*[x for x in leaves if _is_array(x)]))
+        given = leaves
+        if not all(type(x) is EagerTensor for x in leaves):
+            given = list(tensors(*[x for x in leaves if _is_array(x)]))
         state = STATE.get()
         if state.level is not None or state.trace is not None:
             # Recorded like any other work, one operation at a time.
@@ -109,7 +111,7 @@ class Compiled:
                 _refuse_donation()
             outs = evaluate(entry.program, HANDLES, [*given, *entry.constants])
             return entry.result(outs)
-        records = [x._live("compiled function") for x in given]
+        records = [x._rec for x in given]
         if not entry.donated:
             found = entry.graph.run(state, records)
             return entry.result(handles_on(found, records))
@@ -118,11 +120,13 @@ class Compiled:
     def _donating(
         self, entry: _Entry, given: list[EagerTensor], records: list[ValueRecord]
     ) -> Any:
-        counts = Counter(map(id, records))
-        for k in entry.donated:
-            _check_donation(given[k], records[k], counts)
-        for k in entry.donated:
-            _make_inline(given[k], k, records)
+        distinct = len(set(map(id, records))) == len(records)
+        if not distinct or not all(records[k].is_spare for k in entry.donated):
+            counts = Counter(map(id, records))
+            for k in entry.donated:
+                _check_donation(given[k], records[k], counts)
+            for k in entry.donated:
+                _make_inline(given[k], k, records)
         spent: list[int] = []
         for x in [given[k] for k in entry.donated]:
             x._rec = None  # type: ignore[assignment]
@@ -138,15 +142,17 @@ class Compiled:
 
     def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
         key: list[Any] = [treedef]
-        device = device_in(leaves)
         for x in leaves:
             if type(x) is EagerTensor:
                 record = x._live("compiled function")
                 key.append(record.aval)
+                array = record.array
+                if type(array) is np.ndarray and array.flags.c_contiguous:
+                    continue
                 if (steps := strides_of(record)) is not None:
                     key.append(steps)
             else:
-                aval = aval_like(x, device)
+                aval = aval_like(x, device_in(leaves))
                 key.append(_static(x) if aval is None else aval)
         try:
             return self._entries.get(tuple(key), lambda: self._made(leaves, treedef))

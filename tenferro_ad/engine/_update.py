@@ -184,6 +184,13 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
             arrays.append(x if lent else x._elements("update"))
             avals.append(aval_of(x.shape, x.dtype, device))
         else:
+            if not isinstance(x, int | float | complex | np.generic):
+                raise DTypeError(
+                    operation="update",
+                    argument="operands",
+                    found=f"an object of type `{type(x).__name__}`",
+                    fix="pass tensors, views or numbers: `ta.asarray(x)` takes it over",
+                )
             record = scalar_record(x, np.result_type(target.dtype, x), device)
             arrays.append(record.array)
             avals.append(record.aval)

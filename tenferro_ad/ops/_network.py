@@ -77,7 +77,11 @@ def _classes(call: Call, x: Array, target: Array) -> tuple[Array, Array]:
             found=f"classes from {target.min()} to {target.max()} of {n}",
             fix=f"use class numbers from 0 to {n - 1}",
         )
-    return np.moveaxis(x, call.axis, -1), target[..., None]
+    return _classes_last(call, x), target[..., None]
+
+
+def _classes_last(call: Call, x: Array) -> Array:
+    return x if call.axis == x.ndim - 1 else np.moveaxis(x, call.axis, -1)
 
 
 def _cross_entropy(call: Call, outs: list[Array], ins: list[Array]) -> None:
@@ -91,7 +95,7 @@ def _cross_entropy(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
 def _cross_entropy_input(call: Call, outs: list[Array], ins: list[Array]) -> None:
     x, index = _classes(call, *ins[1:])
-    out = np.moveaxis(outs[0], call.axis, -1)
+    out = _classes_last(call, outs[0])
     np.subtract(x, np.maximum.reduce(x, axis=-1, keepdims=True), out)
     np.exp(out, out)
     np.divide(out, np.add.reduce(out, axis=-1, keepdims=True), out)

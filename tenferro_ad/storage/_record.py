@@ -236,6 +236,15 @@ class ValueRecord:
         )
 
     @property
+    def is_spare(self) -> bool:
+        """On the host and inline, with no other holder: it can move as it is."""
+        return (
+            not self.tokens
+            and self.account is not None
+            and type(self.array) is np.ndarray
+        )
+
+    @property
     def is_whole(self) -> bool:
         """The value is all of its root, in C order, and the only description of it."""
         array = self.array
