@@ -7,6 +7,7 @@ record their argv. The tools know nothing of them.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,11 @@ def test_a_command_runs_in_its_folder(
 
 
 def test_an_executable_that_cannot_start_leaves_a_gap_in_the_log(
-    ledger: Ledger, stand_ins: Any, out: Path
+    ledger: Ledger, stand_ins: Any, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Nothing else on the path, where another one of that name might be found.
+    (stand_ins.folder / "git").symlink_to(str(shutil.which("git")))
+    monkeypatch.setenv("PATH", str(stand_ins.folder))
     (stand_ins.folder / "mypy").write_text("no interpreter\n", encoding="utf-8")
     fields = {"command_id": "cmd-p1-b", "executable": "mypy"}
     only(ledger.execute(out), "E_COMMAND_START", fields)
