@@ -3,7 +3,7 @@
 Elementwise, indexing, reduction and similar kernels are printed and compiled by NVRTC;
 products, transforms, factorisations and sorting are library calls (`_cuda_library.py`).
 Memory comes from a pool of the device's own, on the device's one stream, so that nobody
-else can be handed memory that work still uses; a hook counts what the pool hands out.
+else can be handed memory that work still uses.
 
 Host access copies through pinned memory on a second stream, after the work that writes
 the value is proven to have ended.
@@ -35,24 +35,6 @@ from .printing import CudaPrinter
 _DTYPES: Final = frozenset("?bhilqBHILQfdFD")
 
 
-class PoolCounts(cp.cuda.MemoryHook):  # type: ignore[misc]
-    """Counts what the pool hands out and takes back, kernels' temporaries included."""
-
-    name = "tenferro_ad"
-
-    def __init__(self) -> None:
-        self.handed_out = 0
-        self.taken_back = 0
-
-    def malloc_postprocess(self, **facts: Any) -> None:
-        """One hand-out of the pool."""
-        self.handed_out += 1
-
-    def free_postprocess(self, **facts: Any) -> None:
-        """One return to the pool."""
-        self.taken_back += 1
-
-
 @final
 class CudaDevice(AsynchronousDevice):
     """Memory and the stream of one card, and the programs compiled for it.
@@ -66,7 +48,7 @@ class CudaDevice(AsynchronousDevice):
     Attributes:
         counts: calls so far: `allocate`, `upload`, `map`, `unmap`, `prepare`, `bind`,
             `build`.
-        pool: the private pool; `pool_counts` counts its traffic in this thread.
+        pool: the private pool; memory hooks of CuPy see its traffic.
         live_bytes: bytes of live roots.
     """
 
@@ -137,10 +119,17 @@ class CudaDevice(AsynchronousDevice):
             self.drain()  # what was dropped in flight is given back
             if self.live_bytes + nbytes > self.limit:
                 raise self._too_much(nbytes)
-        raw = self.workspace(nbytes) if nbytes else None
+        raw = self._from_pool(nbytes) if nbytes else None
         self.counts["allocate"] += 1
         self.live_bytes += nbytes
         return CudaBuffer(raw, tuple(shape), np.dtype(dtype), nbytes)
+
+    def _from_pool(self, nbytes: int) -> Any:
+        try:
+            return self.workspace(nbytes)
+        except AllocationLimitError:
+            self.drain()
+        return self.workspace(nbytes)
 
     def workspace(self, nbytes: int) -> Any:
         """Memory of the pool on the device's stream: no root, no hand-out."""
@@ -178,6 +167,8 @@ class CudaDevice(AsynchronousDevice):
 
         Raises:
             ExecutionError, CompletionError: that work did not end well.
+
+        Cost: one copy through pinned memory, on a stream of host access, and a wait.
         """
         if mode == "write" and buffer.user is not None:
             buffer.user.wait()
@@ -186,7 +177,7 @@ class CudaDevice(AsynchronousDevice):
         self.counts["map"] += 1
         if buffer.raw is None:
             return np.empty(0, np.uint8)
-        with self.raw:
+        with self.raw, self._queue.poisoning("map_host"):
             pinned = cp.cuda.alloc_pinned_memory(buffer.nbytes)
             buffer.raw.copy_to_host_async(pinned.ptr, buffer.nbytes, self._host)
             self._host.synchronize()
@@ -198,7 +189,7 @@ class CudaDevice(AsynchronousDevice):
         """Undo `map_host`: what was written goes back."""
         self.counts["unmap"] += 1
         if mode == "write" and buffer.raw is not None:
-            with self.raw:
+            with self.raw, self._queue.poisoning("unmap_host"):
                 address = mapped.__array_interface__["data"][0]
                 buffer.raw.copy_from_host_async(address, buffer.nbytes, self._host)
                 self._host.synchronize()
@@ -257,9 +248,22 @@ class CudaDevice(AsynchronousDevice):
             module = self._modules.get(source)
             if module is None:
                 self.counts["build"] += 1
-                module = self._modules[source] = cp.RawModule(code=source)
-            found = self._functions[key] = module.get_function(entry).kernel
+                module = cp.cuda.Module()
+                module.load(machine_code(source))
+                self._modules[source] = module
+            found = self._functions[key] = module.get_function(entry)
         return found
+
+
+def machine_code(source: str) -> bytes:
+    """What NVRTC makes of a program text for the current device.
+
+    `RawModule` would compile with `-ftz=true`, which takes the smallest float32 numbers
+    for zero; NumPy and the other lanes do not.
+    """
+    found: bytes
+    found, _ = cp.cuda.compiler.compile_using_nvrtc(source, cache_in_memory=True)
+    return found
 
 
 # ---- discovery

@@ -22,15 +22,15 @@ def _adjoint(xp: Any, x: Any) -> Any:
 
 
 def _matmul(xp: Any, call: Call, outs: Sequence[Any], ins: Sequence[Any]) -> None:
-    outs[0][...] = xp.matmul(ins[0], ins[1])
+    xp.matmul(ins[0], ins[1], out=outs[0])
 
 
 def _matmul_nt(xp: Any, call: Call, outs: Sequence[Any], ins: Sequence[Any]) -> None:
-    outs[0][...] = xp.matmul(ins[0], _adjoint(xp, ins[1]))
+    xp.matmul(ins[0], _adjoint(xp, ins[1]), out=outs[0])
 
 
 def _matmul_tn(xp: Any, call: Call, outs: Sequence[Any], ins: Sequence[Any]) -> None:
-    outs[0][...] = xp.matmul(_adjoint(xp, ins[0]), ins[1])
+    xp.matmul(_adjoint(xp, ins[0]), ins[1], out=outs[0])
 
 
 # ---- transforms
@@ -90,8 +90,8 @@ def _solve_triangular(
     a, b = ins
     part = xp.triu(a) if call.upper else xp.tril(a)
     if call.unit:
-        eye = xp.eye(a.shape[-1], dtype=a.dtype)
-        part = part * (1 - eye) + eye
+        one = xp.ones((), dtype=a.dtype)  # whatever stands on the diagonal
+        part = xp.where(xp.eye(a.shape[-1], dtype=bool), one, part)
     outs[0][...] = xp.linalg.solve(_adjoint(xp, part) if call.adj else part, b)
 
 

@@ -5,10 +5,11 @@ memory for each stream and gives it out again without asking any event: with one
 reuse is ordered by the stream itself. A second stream would need an event to wait for
 and a record that holds the memory until that event is proven; there is none here.
 
-`Event.done` is the proof. An exception in place of an answer (an illegal address, a
-failed launch) poisons the context: nothing that ran can be proven any more, so the
-engine is lost and what it holds is kept for good. Callbacks of the library prove
-nothing.
+The status of an event is the proof: success, or not ready. Any other status (an illegal
+address, a failed launch) means that the context is poisoned: nothing that ran can be
+proven any more, so the engine is lost and what it holds is kept for good. CuPy's
+`Event.done` says False in that case, for ever, so the status itself is asked for.
+Callbacks of the library prove nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +18,20 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, final
 
 import cupy as cp
 import numpy as np
 from cupy_backends.cuda.api import driver
 
-from ..errors import EngineLostError, ForkedProcessError, NotEnqueuedError
+from ..errors import (
+    CompletionError,
+    EngineLostError,
+    ForkedProcessError,
+    NotEnqueuedError,
+)
 from ..ops import Call, Op
 from ._backend import Launch, Proof
 from ._cuda_library import Form
@@ -33,6 +40,7 @@ from ._program_kernel import parts
 
 _SHORTEST: Final = 10e-6  # seconds between two looks at an event, at first
 _LONGEST: Final = 0.5e-3
+_NOT_READY: Final = 600  # cudaErrorNotReady
 
 
 @final
@@ -72,7 +80,12 @@ class CudaEvent:
         Raises:
             CUDARuntimeError: The context is poisoned: nobody knows.
         """
-        return self._raw is None or bool(self._raw.done)
+        if self._raw is None:
+            return True
+        status = int(cp.cuda.runtime.eventQuery(self._raw.ptr))
+        if status not in (0, _NOT_READY):
+            raise cp.cuda.runtime.CUDARuntimeError(status)
+        return status == 0
 
     def give_back(self) -> None:
         """Drop the driver's event and what was kept for it; the work has ended."""
@@ -156,9 +169,8 @@ class CudaQueue:
                 event = cp.cuda.Event(disable_timing=True)
             except Exception as error:
                 raise _refused(error) from error
-            kept = [
-                step() for step in steps
-            ]  # from here on an exception proves nothing
+            # From here on an exception proves nothing.
+            kept = [step() for step in steps]
             event.record(self.stream)
         self.launches += max(1, len(steps))
         return CudaEvent(event, kept)
@@ -172,6 +184,8 @@ class CudaQueue:
         if isinstance(kernel, Upload):
             return self._upload(kernel, launch)
         if isinstance(kernel, LibraryKernel):
+            if not any(a.size for a in kernel.call.outs):
+                return []
             return [lambda: self._library(kernel, launch)]
         assert isinstance(kernel, PrintedKernel)
         lowered = kernel.lowered(launch)
@@ -275,15 +289,40 @@ class CudaQueue:
             raise
         return "done"
 
+    @contextmanager
+    def poisoning(self, operation: str) -> Iterator[None]:
+        """Inside, an error of the runtime costs the engine and says so.
+
+        Raises:
+            CompletionError: in place of that error.
+        """
+        try:
+            yield
+        except cp.cuda.runtime.CUDARuntimeError as error:
+            self.is_lost = True
+            raise CompletionError(
+                operation=operation,
+                found=f"`{self.name}` in a state that proves nothing ({error})",
+                fix="start a new process; what was in flight is kept for good",
+            ) from error
+
     def failure(self, event: object) -> BaseException | None:
         """CUDA reports no failure of single work: a fault poisons everything."""
         return None
 
     def synchronise(self, deadline: float) -> Proof:
-        """Wait for an event behind everything that was enqueued."""
-        with self._lock, self.memory.raw:
-            marker = cp.cuda.Event(disable_timing=True)
-            marker.record(self.stream)
+        """Wait for an event behind everything that was enqueued.
+
+        Raises:
+            CUDARuntimeError: The context is poisoned; the engine is lost.
+        """
+        try:
+            with self._lock, self.memory.raw:
+                marker = cp.cuda.Event(disable_timing=True)
+                marker.record(self.stream)
+        except Exception:
+            self.is_lost = True
+            raise
         return self.await_event(CudaEvent(marker, None), deadline)
 
     def release_event(self, event: object) -> None:
