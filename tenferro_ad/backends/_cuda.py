@@ -11,9 +11,6 @@ the value is proven to have ended.
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, final
@@ -21,14 +18,13 @@ from typing import Any, Final, final
 import cupy as cp
 import numpy as np
 
-from .._aval import Aval
-from ..errors import AllocationLimitError, ForkedProcessError, UnsupportedError
+from ..errors import UnsupportedError
 from ..ops import Call, Elementwise, Library, Op, Write
 from ._cuda_library import FORMS, has_form
-from ._cuda_queue import CudaBuffer, CudaQueue, LibraryKernel, Upload
-from ._device import AsynchronousDevice, Target
+from ._cuda_queue import CudaQueue, LibraryKernel, Upload
 from ._engine import DEADLINE
-from ._printed import application, copying, unsupported
+from ._printed import application, unsupported
+from ._printed_device import DeviceBuffer, PrintedDevice, checked_index
 from ._registry import DeviceInfo, LaneUnavailableError
 from .printing import CudaPrinter
 
@@ -36,7 +32,7 @@ _DTYPES: Final = frozenset("?bhilqBHILQfdFD")
 
 
 @final
-class CudaDevice(AsynchronousDevice):
+class CudaDevice(PrintedDevice):
     """Memory and the stream of one card, and the programs compiled for it.
 
     Args:
@@ -46,10 +42,7 @@ class CudaDevice(AsynchronousDevice):
         deadline: seconds without proof after which completion counts as unproven.
 
     Attributes:
-        counts: calls so far: `allocate`, `upload`, `map`, `unmap`, `prepare`, `bind`,
-            `build`.
         pool: the private pool; memory hooks of CuPy see its traffic.
-        live_bytes: bytes of live roots.
     """
 
     def __init__(
@@ -60,27 +53,22 @@ class CudaDevice(AsynchronousDevice):
         limit: int | None = None,
         deadline: float = DEADLINE,
     ) -> None:
-        super().__init__(deadline)
-        self.name = name
         self.raw: Any = cp.cuda.Device(index)
         with self.raw:
             _, total = cp.cuda.runtime.memGetInfo()
-        self.limit = int(total) if limit is None else limit
-        self.counts: Counter[str] = Counter()
-        self.live_bytes = 0
+        super().__init__(
+            name,
+            CudaPrinter(),
+            limit=int(total) if limit is None else limit,
+            largest=None,
+            deadline=deadline,
+        )
         self.pool: Any = cp.cuda.MemoryPool()
-        self._printer = CudaPrinter()
         self._modules: dict[str, Any] = {}
         self._functions: dict[tuple[str, str], Any] = {}
-        self._kept: list[Any] = []
-        self._lock = threading.RLock()
-        self._process = os.getpid()
         self._queue = CudaQueue(name, self)
         with self.raw:
             self._host: Any = cp.cuda.Stream(non_blocking=True)
-
-    def __repr__(self) -> str:
-        return f"device({self.name!r})"
 
     @property
     def endpoint(self) -> CudaQueue:
@@ -98,120 +86,44 @@ class CudaDevice(AsynchronousDevice):
         """Whether kernels can compute with the type."""
         return dtype.char in _DTYPES
 
-    def small(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> CudaBuffer:
-        """Unwritten memory for one root."""
-        size = int(np.prod(shape, dtype=np.int64))
-        return self.allocate(shape, dtype, size * dtype.itemsize)
-
-    def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> CudaBuffer:
-        """Unwritten memory for one root, from the pool.
-
-        Raises:
-            AllocationLimitError: the limit would be passed, or the card has no more;
-                nothing happened. Work in flight is waited for first.
-            ForkedProcessError: this process was forked.
-        """
-        if os.getpid() != self._process:
-            raise ForkedProcessError(operation="allocate")
-        if self.live_bytes + nbytes > self.limit:
-            self.drain()  # what was dropped in flight is given back
-            if self.live_bytes + nbytes > self.limit:
-                raise self._too_much(nbytes)
-        raw = self._from_pool(nbytes) if nbytes else None
-        self.counts["allocate"] += 1
-        self.live_bytes += nbytes
-        return CudaBuffer(raw, tuple(shape), np.dtype(dtype), nbytes)
-
-    def _from_pool(self, nbytes: int) -> Any:
-        try:
-            return self.workspace(nbytes)
-        except AllocationLimitError:
-            self.drain()
-        return self.workspace(nbytes)
-
     def workspace(self, nbytes: int) -> Any:
-        """Memory of the pool on the device's stream: no root, no hand-out."""
+        """Memory of the pool on the device's stream."""
         with self.raw, self._queue.stream:
             try:
                 return self.pool.malloc(max(nbytes, 1))
             except cp.cuda.memory.OutOfMemoryError as error:
-                raise self._too_much(nbytes) from error
-
-    def _too_much(self, nbytes: int) -> AllocationLimitError:
-        return AllocationLimitError(
-            operation="allocate",
-            argument="nbytes",
-            engine=self.name,
-            nbytes=nbytes,
-            limit=self.limit,
-            found=f"{nbytes} bytes with {self.live_bytes} live of {self.limit}",
-            fix="free values, checkpoint a region, or raise the limit",
-        )
-
-    def give_back(self, buffer: CudaBuffer) -> None:
-        """Return a root's memory to the pool; nothing in flight uses it."""
-        raw, buffer.raw = buffer.raw, None
-        self.live_bytes -= buffer.nbytes
-        if os.getpid() != self._process:
-            self._kept.append(raw)  # the driver's state belongs to the parent
+                raise self.too_much(nbytes) from error
 
     def trim(self) -> None:
         """Give the pool's free memory back to the driver. It may wait for the card."""
         with self.raw:
             self.pool.free_all_blocks()
 
-    def map_host(self, buffer: CudaBuffer, mode: str) -> np.ndarray[Any, Any]:
-        """Wait for the work that writes the buffer (for writing: all work), and read.
+    def read(self, buffer: DeviceBuffer, mode: str) -> np.ndarray[Any, Any]:
+        """The bytes of the buffer, through pinned memory.
 
-        Raises:
-            ExecutionError, CompletionError: that work did not end well.
-
-        Cost: one copy through pinned memory, on a stream of host access, and a wait.
+        Cost: one copy on a stream of host access, and a wait.
         """
-        if mode == "write" and buffer.user is not None:
-            buffer.user.wait()
-        if buffer.writer is not None:
-            buffer.writer.settle("map_host")
-        self.counts["map"] += 1
-        if buffer.raw is None:
-            return np.empty(0, np.uint8)
         with self.raw, self._queue.poisoning("map_host"):
             pinned = cp.cuda.alloc_pinned_memory(buffer.nbytes)
             buffer.raw.copy_to_host_async(pinned.ptr, buffer.nbytes, self._host)
             self._host.synchronize()
         return np.frombuffer(pinned, np.uint8, buffer.nbytes)
 
-    def unmap_host(
-        self, buffer: CudaBuffer, mapped: np.ndarray[Any, Any], mode: str
+    def write_back(
+        self, buffer: DeviceBuffer, mapped: np.ndarray[Any, Any], mode: str
     ) -> None:
-        """Undo `map_host`: what was written goes back."""
-        self.counts["unmap"] += 1
-        if mode == "write" and buffer.raw is not None:
+        """What was written goes back."""
+        if mode == "write":
             with self.raw, self._queue.poisoning("unmap_host"):
                 address = mapped.__array_interface__["data"][0]
                 buffer.raw.copy_from_host_async(address, buffer.nbytes, self._host)
                 self._host.synchronize()
 
-    def upload(self, target: Target, source: np.ndarray[Any, Any]) -> None:
-        """Write host elements, as a launch that owns its pinned staging memory."""
-        self.counts["upload"] += 1
+    def staged(self, source: np.ndarray[Any, Any]) -> object:
+        """The launch that writes host elements; it owns a pinned copy of them."""
         with self.raw:
-            staged = Upload(source)
-        self.executions.launch("transfer", staged, [], [target])
-
-    # -- access ------------------------------------------------------------------------
-
-    def prepare_device(self, buffer: CudaBuffer, mode: str) -> object:
-        """A launch takes the allocation as it is: nothing is reserved."""
-        self.counts["prepare"] += 1
-        return buffer
-
-    def bind(self, state: object) -> object:
-        """The binding of a prepared access is its allocation."""
-        self.counts["bind"] += 1
-        return state
+            return Upload(source)
 
     # -- kernels -----------------------------------------------------------------------
 
@@ -235,10 +147,6 @@ class CudaDevice(AsynchronousDevice):
             return application(self._printer, call, self.name, adds=adds)
         except UnsupportedError as error:
             raise unsupported(call, self.name) from error
-
-    def prepare_copy(self, aval: Aval) -> object:
-        """The printed kernel that copies elements."""
-        return copying(self._printer, aval)
 
     def function(self, source: str, entry: str) -> Any:
         """A function of a program text, compiled on first use."""
@@ -292,8 +200,5 @@ def discover() -> Iterator[DeviceInfo]:
 
 def open_device(index: int) -> CudaDevice:
     """The card of a discovery number."""
-    if index >= _count():
-        raise LaneUnavailableError(
-            f"there are {_count()} CUDA cards", "see `ta.devices('cuda')`"
-        )
+    checked_index("cuda", index, _count())
     return CudaDevice(index, f"cuda:{index}")

@@ -36,31 +36,12 @@ from ..ops import Call, Op
 from ._backend import Launch, Proof
 from ._cuda_library import Form
 from ._printed import PrintedKernel, buffer_of, parameters
+from ._printed_device import DeviceBuffer
 from ._program_kernel import parts
 
 _SHORTEST: Final = 10e-6  # seconds between two looks at an event, at first
 _LONGEST: Final = 0.5e-3
 _NOT_READY: Final = 600  # cudaErrorNotReady
-
-
-@final
-class CudaBuffer:
-    """One allocation of the pool, or none if it has no bytes."""
-
-    __slots__ = ("dtype", "nbytes", "raw", "shape", "user", "writer")
-
-    def __init__(
-        self, raw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> None:
-        self.raw = raw  # a `MemoryPointer`
-        self.shape = shape
-        self.dtype = dtype
-        self.nbytes = nbytes
-        self.user: Any = None
-        self.writer: Any = None
-
-    def __repr__(self) -> str:
-        return f"CudaBuffer({self.dtype}{list(self.shape)})"
 
 
 @final
@@ -194,7 +175,7 @@ class CudaQueue:
         for printed in lowered.launches:
             function = self.memory.function(printed.source, printed.entry)
             operands = [buffer_of(launch, a, scratch) for a in printed.arguments]
-            raws = [b.raw if isinstance(b, CudaBuffer) else b for b in operands]
+            raws = [b.raw if isinstance(b, DeviceBuffer) else b for b in operands]
             addresses = [0 if raw is None else raw.ptr for raw in raws]
             params = parameters(launch, printed)
             blocks = -(-printed.threads // printed.group)
@@ -242,7 +223,7 @@ class CudaQueue:
     def _upload(self, kernel: Upload, launch: Launch) -> list[Any]:
         (target,) = launch.writes
         buffer = target.binding
-        assert isinstance(buffer, CudaBuffer)
+        assert isinstance(buffer, DeviceBuffer)
         if buffer.raw is None or kernel.pinned is None:
             return []
 
@@ -352,4 +333,4 @@ def _refused(error: BaseException) -> NotEnqueuedError:
     return refusal
 
 
-__all__ = ["CudaBuffer", "CudaEvent", "CudaQueue", "LibraryKernel", "Upload"]
+__all__ = ["CudaEvent", "CudaQueue", "LibraryKernel", "Upload"]

@@ -24,6 +24,7 @@ from ..errors import EngineLostError, ForkedProcessError, NotEnqueuedError
 from ..ops import Call, Elementwise, Op, Write
 from ._backend import Launch, Proof
 from ._printed import PrintedKernel, buffer_of, parameters
+from ._printed_device import DeviceBuffer
 from ._program_kernel import parts
 
 _SHORTEST: Final = 20e-6  # seconds between two looks at an event, at first
@@ -32,41 +33,6 @@ _LONGEST: Final = 1e-3
 
 class OpenClFailureError(RuntimeError):
     """A command ended with an error that the driver reported."""
-
-
-@final
-class ClBuffer:
-    """One allocation: a buffer of the context, or none if it has no bytes.
-
-    Attributes:
-        last, written: the last command that touches it, and the last that writes it.
-    """
-
-    __slots__ = (
-        "dtype",
-        "last",
-        "nbytes",
-        "raw",
-        "shape",
-        "user",
-        "writer",
-        "written",
-    )
-
-    def __init__(
-        self, raw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> None:
-        self.raw = raw
-        self.shape = shape
-        self.dtype = dtype
-        self.nbytes = nbytes
-        self.user: Any = None
-        self.writer: Any = None
-        self.last: ClEvent | None = None
-        self.written: ClEvent | None = None
-
-    def __repr__(self) -> str:
-        return f"ClBuffer({self.dtype}{list(self.shape)})"
 
 
 @final
@@ -224,7 +190,7 @@ class OpenClQueue:
         for printed in lowered.launches:
             program = self.memory.program(printed.source, printed.entry)
             operands = [buffer_of(launch, a, scratch) for a in printed.arguments]
-            raws = [b.raw if isinstance(b, ClBuffer) else b for b in operands]
+            raws = [b.raw if isinstance(b, DeviceBuffer) else b for b in operands]
             params = parameters(launch, printed)
             groups = -(-printed.threads // printed.group)
             size, group = (groups * printed.group,), (printed.group,)
@@ -236,7 +202,7 @@ class OpenClQueue:
     def _upload(self, kernel: Upload, launch: Launch) -> list[Any]:
         (target,) = launch.writes
         buffer, staging = target.binding, kernel.staging
-        assert isinstance(buffer, ClBuffer)
+        assert isinstance(buffer, DeviceBuffer)
         if buffer.raw is None or not staging.nbytes:
             return []
 
@@ -338,4 +304,4 @@ def _refused(error: BaseException) -> NotEnqueuedError:
     return refusal
 
 
-__all__ = ["ClBuffer", "ClEvent", "OpenClFailureError", "OpenClQueue", "Upload"]
+__all__ = ["ClEvent", "OpenClFailureError", "OpenClQueue", "Upload"]

@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, final
 
 import numpy as np
 
-from .._aval import Aval
-from ..errors import AllocationLimitError, ForkedProcessError
-from ..ops import Call, Op
-from ._device import AsynchronousDevice, Target
+from ..ops import Op
 from ._engine import DEADLINE
-from ._printed import application, copying
+from ._printed_device import DeviceBuffer, PrintedDevice, checked_index
 from ._registry import DeviceInfo, LaneUnavailableError
 from .printing import WgslPrinter
 
@@ -36,7 +31,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # the library a
 import wgpu
 from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-from ._webgpu_queue import GpuBuffer, Upload, WebGpuQueue
+from ._webgpu_queue import Upload, WebGpuQueue
 
 _BACKENDS: Final = ("Vulkan", "Metal", "D3D12")
 _FEATURES: Final = {"f16": "shader-f16", "f64": "shader-f64", "i64": "shader-int64"}
@@ -46,7 +41,7 @@ _CONSTANTS: Final = 4096  # parameter buffers that are kept
 
 
 @final
-class WebGpuDevice(AsynchronousDevice):
+class WebGpuDevice(PrintedDevice):
     """Memory and the queue of one adapter, and the pipelines made for it.
 
     Args:
@@ -54,11 +49,6 @@ class WebGpuDevice(AsynchronousDevice):
         name: discovery name.
         limit: most live bytes; None sets none of our own.
         deadline: seconds without proof after which completion counts as unproven.
-
-    Attributes:
-        counts: calls so far: `allocate`, `upload`, `map`, `unmap`, `prepare`, `bind`,
-            `build`.
-        live_bytes: bytes of live roots.
     """
 
     shares_buffers = False
@@ -71,12 +61,15 @@ class WebGpuDevice(AsynchronousDevice):
         limit: int | None = None,
         deadline: float = DEADLINE,
     ) -> None:
-        super().__init__(deadline)
-        self.name = name
-        self.limit = limit
         self.features = {k for k, f in _FEATURES.items() if f in adapter.features}
         limits = adapter.limits
-        self._largest = int(limits["max-storage-buffer-binding-size"])
+        super().__init__(
+            name,
+            WgslPrinter(sorted(self.features)),
+            limit=limit,
+            largest=int(limits["max-storage-buffer-binding-size"]),
+            deadline=deadline,
+        )
         self.raw: Any = adapter.request_device_sync(
             required_features=[_FEATURES[k] for k in sorted(self.features)],
             required_limits={
@@ -88,18 +81,9 @@ class WebGpuDevice(AsynchronousDevice):
                 )
             },
         )
-        self.counts: Counter[str] = Counter()
-        self.live_bytes = 0
-        self._printer = WgslPrinter(sorted(self.features))
         self._pipelines: dict[tuple[str, str], Any] = {}
         self._constants: dict[bytes, Any] = {}
-        self._kept: list[Any] = []
-        self._lock = threading.RLock()
-        self._process = os.getpid()
         self._queue = WebGpuQueue(name, self)
-
-    def __repr__(self) -> str:
-        return f"device({self.name!r})"
 
     @property
     def endpoint(self) -> WebGpuQueue:
@@ -113,73 +97,16 @@ class WebGpuDevice(AsynchronousDevice):
         need = _NEEDS.get(dtype.char)
         return dtype.char in _DTYPES if need is None else need in self.features
 
-    def small(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> GpuBuffer:
-        """Unwritten memory for one root."""
-        size = int(np.prod(shape, dtype=np.int64))
-        return self.allocate(shape, dtype, size * dtype.itemsize)
-
-    def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> GpuBuffer:
-        """Unwritten memory for one root.
-
-        Raises:
-            AllocationLimitError: a limit would be passed; nothing happened. Work in
-                flight is waited for first.
-            ForkedProcessError: this process was forked.
-        """
-        if os.getpid() != self._process:
-            raise ForkedProcessError(operation="allocate")
-        if not self._fits(nbytes):
-            self.drain()  # what was dropped in flight is given back
-            if not self._fits(nbytes):
-                raise self._too_much(nbytes)
-        stored = 4 * nbytes if dtype == np.bool_ else nbytes
-        raw = self.workspace(stored) if nbytes else None
-        self.counts["allocate"] += 1
-        self.live_bytes += nbytes
-        return GpuBuffer(raw, tuple(shape), np.dtype(dtype), nbytes)
-
-    def _fits(self, nbytes: int) -> bool:
-        within = self.limit is None or self.live_bytes + nbytes <= self.limit
-        return within and nbytes <= self._largest
-
-    def _too_much(self, nbytes: int) -> AllocationLimitError:
-        return AllocationLimitError(
-            operation="allocate",
-            argument="nbytes",
-            engine=self.name,
-            nbytes=nbytes,
-            limit=self.limit,
-            found=f"{nbytes} bytes with {self.live_bytes} live of {self.limit}, and at "
-            f"most {self._largest} at once",
-            fix="free values, checkpoint a region, or raise the limit",
-        )
+    def stored_nbytes(self, dtype: np.dtype[Any], nbytes: int) -> int:
+        """Booleans take a word each."""
+        return 4 * nbytes if dtype == np.bool_ else nbytes
 
     def workspace(self, nbytes: int) -> Any:
-        """Memory of whole words: no root, no hand-out."""
-        return self.raw.create_buffer(size=-(-max(nbytes, 4) // 4) * 4, usage=_STORAGE)
+        """Memory of whole words."""
+        return self.raw.create_buffer(size=-(-max(nbytes, 1) // 4) * 4, usage=_STORAGE)
 
-    def give_back(self, buffer: GpuBuffer) -> None:
-        """Forget a root's memory; the library frees it."""
-        raw, buffer.raw = buffer.raw, None
-        self.live_bytes -= buffer.nbytes
-        if os.getpid() != self._process:
-            self._kept.append(raw)  # the driver's state belongs to the parent
-
-    def map_host(self, buffer: GpuBuffer, mode: str) -> np.ndarray[Any, Any]:
-        """Wait for the work that writes the buffer (for writing: all work), and read.
-
-        Raises:
-            ExecutionError, CompletionError: that work did not end well.
-        """
-        if mode == "write" and buffer.user is not None:
-            buffer.user.wait()
-        if buffer.writer is not None:
-            buffer.writer.settle("map_host")
-        self.counts["map"] += 1
-        if buffer.raw is None:
-            return np.empty(0, np.uint8)
+    def read(self, buffer: DeviceBuffer, mode: str) -> np.ndarray[Any, Any]:
+        """The bytes of the buffer, converted."""
         found: list[np.ndarray[Any, Any]] = []
         raw = buffer.raw
 
@@ -191,19 +118,18 @@ class WebGpuDevice(AsynchronousDevice):
             return found[0].view(np.uint32).astype(np.uint8)
         return found[0][: buffer.nbytes].copy()
 
-    def unmap_host(
-        self, buffer: GpuBuffer, mapped: np.ndarray[Any, Any], mode: str
+    def write_back(
+        self, buffer: DeviceBuffer, mapped: np.ndarray[Any, Any], mode: str
     ) -> None:
-        """Undo `map_host`: what was written goes back."""
-        self.counts["unmap"] += 1
-        if mode == "write" and buffer.raw is not None:
+        """What was written goes back."""
+        if mode == "write":
             dtype = buffer.dtype if buffer.dtype == np.bool_ else np.dtype(np.uint8)
             action = self.writing(buffer, stored(mapped.view(dtype)))
             if action is not None:
                 self._queue.run(action, self.deadline)
 
     def writing(
-        self, buffer: GpuBuffer, staging: np.ndarray[Any, Any]
+        self, buffer: DeviceBuffer, staging: np.ndarray[Any, Any]
     ) -> Callable[[], None] | None:
         """The host work that writes stored bytes into a buffer."""
         raw = buffer.raw
@@ -211,40 +137,15 @@ class WebGpuDevice(AsynchronousDevice):
             return None
         return lambda: self.raw.queue.write_buffer(raw, 0, staging)
 
-    def upload(self, target: Target, source: np.ndarray[Any, Any]) -> None:
-        """Write host elements, as a launch that owns its staging memory."""
-        self.counts["upload"] += 1
-        self.executions.launch("transfer", Upload(stored(source)), [], [target])
-
-    # -- access ------------------------------------------------------------------------
-
-    def prepare_device(self, buffer: GpuBuffer, mode: str) -> object:
-        """A launch takes the allocation as it is: nothing is reserved."""
-        self.counts["prepare"] += 1
-        return buffer
-
-    def bind(self, state: object) -> object:
-        """The binding of a prepared access is its allocation."""
-        self.counts["bind"] += 1
-        return state
+    def staged(self, source: np.ndarray[Any, Any]) -> object:
+        """The launch that writes host elements; it owns a copy of them."""
+        return Upload(stored(source))
 
     # -- kernels -----------------------------------------------------------------------
 
     def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
         """Whether the device may have a kernel for operands of these types."""
         return self._queue.supports(op, dtypes)
-
-    def prepare(self, call: Call) -> object:
-        """The printed kernel of one application."""
-        return application(self._printer, call, self.name)
-
-    def prepare_sum(self, call: Call) -> object:
-        """The printed kernel that adds an application's result to its output."""
-        return application(self._printer, call, self.name, adds=True)
-
-    def prepare_copy(self, aval: Aval) -> object:
-        """The printed kernel that copies elements."""
-        return copying(self._printer, aval)
 
     def pipeline(self, source: str, entry: str) -> Any:
         """A pipeline of a program text, made on first use."""
@@ -338,8 +239,5 @@ def discover() -> Iterator[DeviceInfo]:
 def open_device(index: int) -> WebGpuDevice:
     """The device of a discovery number."""
     found = _cards()
-    if index >= len(found):
-        raise LaneUnavailableError(
-            f"there are {len(found)} WebGPU adapters", "see `ta.devices('webgpu')`"
-        )
+    checked_index("webgpu", index, len(found))
     return WebGpuDevice(found[index], f"webgpu:{index}")

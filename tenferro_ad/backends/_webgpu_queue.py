@@ -27,6 +27,7 @@ from ..errors import EngineLostError, ForkedProcessError, NotEnqueuedError
 from ..ops import Call, Elementwise, Op, Write
 from ._backend import Launch, Proof
 from ._printed import PrintedKernel, buffer_of, parameters
+from ._printed_device import DeviceBuffer
 from ._program_kernel import parts
 
 MOST_GROUPS: Final = 65_535
@@ -35,27 +36,6 @@ MOST_GROUPS: Final = 65_535
 
 class WebGpuFailureError(RuntimeError):
     """The device or its library did not carry out admitted work."""
-
-
-@final
-class GpuBuffer:
-    """One allocation: a storage buffer, or none if it has no bytes."""
-
-    __slots__ = ("dtype", "last", "nbytes", "raw", "shape", "user", "writer")
-
-    def __init__(
-        self, raw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-    ) -> None:
-        self.raw = raw
-        self.shape = shape
-        self.dtype = dtype
-        self.nbytes = nbytes
-        self.user: Any = None
-        self.writer: Any = None
-        self.last: GpuEvent | None = None
-
-    def __repr__(self) -> str:
-        return f"GpuBuffer({self.dtype}{list(self.shape)})"
 
 
 @final
@@ -176,7 +156,7 @@ class WebGpuQueue:
         kernel = launch.kernel
         if isinstance(kernel, Upload):
             (target,) = launch.writes
-            assert isinstance(target.binding, GpuBuffer)
+            assert isinstance(target.binding, DeviceBuffer)
             action = self.memory.writing(target.binding, kernel.staging)
             return GpuEvent(None, action, kernel)
         encoder = self.memory.raw.create_command_encoder()
@@ -201,7 +181,7 @@ class WebGpuQueue:
             }
             buffers = []
             for operand, argument in zip(operands, printed.arguments, strict=True):
-                found = operand.raw if isinstance(operand, GpuBuffer) else operand
+                found = operand.raw if isinstance(operand, DeviceBuffer) else operand
                 if not argument.writes and id(operand) in written:
                     found = self._apart(encoder, found)  # no buffer is bound twice
                 buffers.append(found)
@@ -375,4 +355,4 @@ class _WorkDone:
         lib.wgpuQueueOnSubmittedWorkDone(internal, info[0])
 
 
-__all__ = ["GpuBuffer", "GpuEvent", "Upload", "WebGpuFailureError", "WebGpuQueue"]
+__all__ = ["GpuEvent", "Upload", "WebGpuFailureError", "WebGpuQueue"]
