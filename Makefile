@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: docs demo operations test test-slow test-poison test-reference test-shared registry lint format typecheck bench clean
+.PHONY: docs demo operations test test-slow test-poison test-reference test-shared test-sanitizer test-cuda-static registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -22,7 +22,7 @@ export PYTHONNOUSERSITE := 1
 demo: .venv/.demo
 	$(BIN)/python examples/train_digits.py
 
-CHECKS := test test-slow test-poison test-reference test-shared registry
+CHECKS := test test-slow test-poison test-reference test-shared test-sanitizer test-cuda-static registry
 $(CHECKS): export TENFERRO_BACKENDS := cpu,fake
 $(CHECKS): export JAX_PLATFORMS := cpu
 $(CHECKS) bench: export OPENBLAS_NUM_THREADS := 1
@@ -49,6 +49,15 @@ test-reference: .venv/.test .venv/.bench
 # Tests over the files of ../shared, or of $TENFERRO_SHARED; some compare with PyTorch.
 test-shared: .venv/.test .venv/.bench
 	$(PYTEST) -m shared
+
+# Printed OpenCL kernels under Oclgrind: accesses out of bounds, and races.
+test-sanitizer: .venv/.kernels
+	TENFERRO_OCLGRIND=1 $(BIN)/python -m pytest tests/backends/test_sanitizer.py
+	TENFERRO_BACKENDS=oclgrind $(BIN)/python -m pytest tests/backends/test_printed_kernels.py
+
+# CUDA without a card: calls and signatures, machine code of every printed kernel.
+test-cuda-static: .venv/.kernels
+	TENFERRO_CUDA_STATIC=1 $(BIN)/python -m pytest tests/backends/test_cuda_static.py
 
 # What the registry has as active runs, and the checker reads the log of it. The tracked
 # tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.
@@ -98,6 +107,12 @@ clean:
 	@echo "Installing tenferro_ad with [test,examples,dev] into .venv"
 	@$(PIP) install --editable '.[test,examples,dev]'
 	@touch .venv/.demo $@
+
+# NVRTC as a wheel compiles without a driver; its version is that of CuPy's CUDA.
+.venv/.kernels: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [test,opencl,cuda13], Oclgrind and NVRTC into .venv"
+	@$(PIP) install --editable '.[test,opencl,cuda13]' 'pyopencl[oclgrind]' 'nvidia-cuda-nvrtc==13.0.*'
+	@touch $@
 
 .venv/.bench: pyproject.toml .venv/.made
 	@echo "Installing tenferro_ad with [reference,examples] into .venv (PyTorch is large)"

@@ -20,7 +20,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange
 from ._fn_elementwise import pow
-from ._fn_indexing import getitem, index_tensor, parsed, whole_key
+from ._fn_indexing import check_known, getitem, index_tensor, parsed, whole_key
 from ._fn_movement import broadcast_to
 from ._fn_scatter import fitting, put_rows, replaced
 
@@ -59,7 +59,10 @@ class AtKey:
         if not arrays:
             return _at_basic(how, x, key, broadcast_to(v, key_shape(key)))
         if len(arrays) == 1 and key == whole_key(x.shape):  # rows along one axis
-            (axis,), index = arrays, index_tensor(entries[arrays[0]], x.device)
+            (axis,), entry = arrays, entries[arrays[0]]
+            if isinstance(entry, np.ndarray):
+                check_known(f"x.at[key].{how}", entry, x, axis)
+            index = index_tensor(entry, x.device)
             lead, rest = x.shape[:axis], x.shape[axis + 1 :]
             v = broadcast_to(v, (*lead, *index.shape, *rest))
             v = HANDLES.regroup(v, (*lead, index.size, *rest))

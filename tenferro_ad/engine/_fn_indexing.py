@@ -20,7 +20,7 @@ from ..errors import (
     TracedConversionError,
     named,
 )
-from ..ops import Key, broadcast_shapes, span
+from ..ops import Key, broadcast_shapes, check_range, span
 from ..runtime import is_symbolic
 from ..storage import host_elements
 from ._axes import axis_of
@@ -66,6 +66,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> EagerTensor:
             )
         axis = 0
     at = axis_of("take", axis, x.ndim)
+    check_known("take", indices, x, at)
     return HANDLES.take(x, _indices("take", indices, x.device), at)  # type: ignore[no-any-return]
 
 
@@ -95,6 +96,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
             fix="give the indices as many axes as the value",
         )
     at = axis_of("take_along_axis", axis, x.ndim)
+    check_known("take_along_axis", indices, x, at)
     shape = broadcast_shapes(
         "take_along_axis", *[(*v.shape[:at], 1, *v.shape[at + 1 :]) for v in (x, index)]
     )
@@ -128,6 +130,7 @@ def gather(x: Any, indices: Any, /, *, axis: int = -1) -> EagerTensor:
     x = as_tensor(x)
     index = _indices("gather", indices, x.device)
     at = axis_of("gather", axis, x.ndim)
+    check_known("gather", indices, x, at)
     x = leading_part("gather", x, index.shape, at)
     return HANDLES.take_along_axis(x, index, at)  # type: ignore[no-any-return]
 
@@ -212,6 +215,24 @@ def _indices(operation: str, indices: Any, device: Any) -> EagerTensor:
             fix="pass integers",
         )
     return found
+
+
+def check_known(
+    operation: str, indices: Any, x: EagerTensor, axis: int, size: int | None = None
+) -> None:
+    """Refuse indices out of range that the host knows, where `x` is on a lane.
+
+    Kernels of the host look at their indices anyway. Those of a lane cannot refuse; its
+    memory would have to be waited for.
+
+    Raises:
+        IndexRangeError: names axis, index and size.
+    """
+    if isinstance(indices, EagerTensor) or not getattr(x.device, "takes_views", False):
+        return
+    known = np.asarray(indices)
+    if known.dtype.kind in "iu":
+        check_range(operation, known, axis, x.shape[axis] if size is None else size)
 
 
 def _entry(entry: Any) -> Any:
@@ -383,6 +404,9 @@ def _in_range(index: int, axis: int, size: int) -> int:
 
 def _gathered(x: EagerTensor, entries: list[Any], axes: list[int]) -> EagerTensor:
     found = [e for e in entries if _is_array(e)]
+    for entry, axis in zip(found, axes, strict=True):
+        if isinstance(entry, np.ndarray):
+            check_known("x[key]", entry, x, axis)
     at = _position(entries)
     if len(found) == 1 and at == axes[0]:
         return HANDLES.take(x, index_tensor(found[0], x.device), at)  # type: ignore[no-any-return]

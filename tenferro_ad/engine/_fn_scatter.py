@@ -20,7 +20,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import number_of
 from ._fn_elementwise import astype, pow
-from ._fn_indexing import leading_part, whole_key
+from ._fn_indexing import check_known, leading_part, whole_key
 from ._fn_movement import broadcast_to
 from ._make import as_tensor, tensors
 
@@ -45,10 +45,13 @@ def _segments(
     operation: str, x: Any, segments: Any, num_segments: int, axis: int
 ) -> tuple[EagerTensor, EagerTensor, int, int]:
     """Rows, their segments, the number of segments and the axis."""
+    known = segments
     x, segments = tensors(x, segments)
     at = axis_of(operation, axis, x.ndim)
     _one_for_each(operation, "segments", x, segments, at)
-    return x, segments, int_of(operation, "num_segments", num_segments, 0), at
+    count = int_of(operation, "num_segments", num_segments, 0)
+    check_known(operation, known, x, at, count)
+    return x, segments, count, at
 
 
 def _spread(indices: EagerTensor, shape: tuple[int, ...], axis: int) -> EagerTensor:
@@ -176,8 +179,10 @@ def index_add(x: Any, indices: Any, source: Any, /, *, axis: int = 0) -> EagerTe
 
     Cost: two allocations of the size of `x`; retains `indices`.
     """
+    known = indices
     x, indices, source = tensors(x, indices, source)
     at = axis_of("index_add", axis, x.ndim)
+    check_known("index_add", known, x, at)
     if source.ndim == x.ndim:
         _one_for_each("index_add", "indices", source, indices, at)
     want = (*x.shape[:at], indices.size, *x.shape[at + 1 :])
@@ -234,6 +239,7 @@ def scatter(
     """
     x, index = tensors(x, indices)
     at = axis_of("scatter", axis, x.ndim)
+    check_known("scatter", indices, x, at)
     if reduce not in _REDUCTIONS:
         raise InvalidArgumentError(
             operation="scatter",

@@ -98,6 +98,7 @@ from ._regions import (
     with_inputs,
     zeros,
 )
+from ._rows import check_range
 from ._scalar import ElementwiseOp, elementwise, node_dtype
 from ._special import polygamma
 from ._while import looped_while, refused_reverse
@@ -182,6 +183,7 @@ __all__ = [
     "by_loop",
     "call",
     "cast",
+    "check_range",
     "compute",
     "const",
     "contraction_flops",

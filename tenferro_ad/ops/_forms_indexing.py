@@ -1,9 +1,11 @@
 """Device forms of indexing, of what transposes it, and of orders.
 
-Indices may be negative. On the host they are checked before anything is allocated; a
-device that cannot ask reads NaN (0 where there is none) for an index out of range and
-adds nothing there. Sums at repeated indices are one loop over all indices for each
-element of the result, so their order is that of the indices.
+Indices may be negative. Those that the host knows are checked before anything is
+allocated. For an index out of range in device memory, reading gives NaN (the least
+number of a signed dtype, the greatest of an unsigned one, True) and writing leaves
+everything as it is. Such an element is itself out of range as an index. Sums at
+repeated indices are one loop over all indices for each element of the result, so their
+order is that of the indices.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ._expr import Expr, call, select
 from ._form import (
     INDEX,
     Array,
+    Dtype,
     Index,
     Kernel,
     Nest,
@@ -28,23 +31,42 @@ from ._form import (
     within,
 )
 
+_INT32 = np.dtype(np.int32)
 
-def _wrapped(index: Any, size: Expr) -> Expr:
-    i = cast(index, INDEX)
+
+def _as_index(index: Any, dtype: Dtype, size: Expr) -> Expr:
+    """An index in the lane's width; out of range stays out of range."""
+    if dtype.itemsize < 4 or dtype == _INT32:
+        return cast(index, INDEX)
+    held = call("minimum", index, cast(size, dtype))
+    if dtype.kind == "i":
+        held = call("maximum", held, cast(call("neg", size) - 1, dtype))
+    return cast(held, INDEX)
+
+
+def _wrapped(index: Any, dtype: Dtype, size: Expr) -> Expr:
+    i = _as_index(index, dtype, size)
     return select(call("less", i, 0), i + size, i)
 
 
 def _missing(x: Array) -> Any:
-    return math.nan if x.dtype.kind in "fc" else 0
+    match x.dtype.kind:
+        case "i":
+            return int(np.iinfo(x.dtype).min)
+        case "u":
+            return int(np.iinfo(x.dtype).max)
+        case "b":
+            return True
+    return math.nan
 
 
 def _picked(x: Array, places: Sequence[Index], bounds: Sequence[Expr | None]) -> Expr:
     return x.at(*places, where=both(*bounds), other=_missing(x))
 
 
-def _is_at(index: Any, place: Expr, size: Expr) -> Expr:
+def _is_at(index: Any, dtype: Dtype, place: Expr, size: Expr) -> Expr:
     """Whether an index, which may count from the end, is `place`."""
-    i = cast(index, INDEX)
+    i = _as_index(index, dtype, size)
     return call("logical_or", call("equal", i, place), call("equal", i, place - size))
 
 
@@ -56,7 +78,7 @@ def take(k: Kernel, c: Any) -> None:
     n, index = k.nest(*out.shape)
     axis, many = c.axis, len(indices.shape)
     size = n.size(x.shape[axis])
-    i = _wrapped(indices.at(*index[axis : axis + many]), size)
+    i = _wrapped(indices.at(*index[axis : axis + many]), indices.dtype, size)
     places = [*index[:axis], i, *index[axis + many :]]
     n.store(out, index, _picked(x, places, [within(i, size)]))
 
@@ -67,7 +89,8 @@ def take_add(k: Kernel, c: Any) -> None:
     axis = c.axis
     over = n.loops(indices.shape)
     batch = [loop.var for loop in over]
-    hit = _is_at(indices.at(*batch), index[axis], n.size(out.shape[axis]))
+    size = n.size(out.shape[axis])
+    hit = _is_at(indices.at(*batch), indices.dtype, index[axis], size)
     places = [*index[:axis], *batch, *index[axis + 1 :]]
     total = n.reduce("sum", over, ct.at(*places), out.dtype, where=hit)
     n.store(out, index, total)
@@ -89,7 +112,7 @@ def gather(k: Kernel, c: Any) -> None:
             places.append(next(others))
             continue
         limit = n.size(size)
-        i = _wrapped(indices.at(c.axes.index(axis), *batch), limit)
+        i = _wrapped(indices.at(c.axes.index(axis), *batch), indices.dtype, limit)
         places.append(i)
         bounds.append(within(i, limit))
     n.store(out, index, _picked(x, places, bounds))
@@ -102,7 +125,7 @@ def scatter_add(k: Kernel, c: Any) -> None:
     batch = [loop.var for loop in over]
     hit = both(
         *[
-            _is_at(indices.at(j, *batch), index[a], n.size(out.shape[a]))
+            _is_at(indices.at(j, *batch), indices.dtype, index[a], n.size(out.shape[a]))
             for j, a in enumerate(c.axes)
         ]
     )
@@ -119,7 +142,7 @@ def take_along_axis(k: Kernel, c: Any) -> None:
     (x, indices), (out,) = k.ins, k.outs
     n, index = k.nest(*out.shape)
     size = n.size(x.shape[c.axis])
-    i = _wrapped(indices.at(*index), size)
+    i = _wrapped(indices.at(*index), indices.dtype, size)
     places: list[Index] = list(index)
     places[c.axis] = i
     n.store(out, index, _picked(x, places, [within(i, size)]))
@@ -136,7 +159,7 @@ def _meeting(
     there: list[Index] = list(index)
     there[c.axis] = over[0].var
     size = n.size(out.shape[c.axis])
-    hit = _is_at(indices.at(*there), index[c.axis], size)
+    hit = _is_at(indices.at(*there), indices.dtype, index[c.axis], size)
     return n, index, over, values.at(*there), hit
 
 

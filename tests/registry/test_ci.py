@@ -71,11 +71,12 @@ def machine(tmp_path: Path) -> Machine:
             [],
             [
                 *("test", "test-poison", "test-reference", "test-shared"),
-                *("docs", "registry"),
+                *("test-sanitizer", "test-cuda-static", "docs", "registry"),
             ],
         ),
         (["tests"], ["test", "test-poison"]),
         (["reference"], ["test-reference", "test-shared"]),
+        (["kernels"], ["test-sanitizer", "test-cuda-static"]),
         (["docs"], ["docs"]),
         (["ci-config"], ["registry"]),
     ],
