@@ -20,9 +20,10 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange
 from ._fn_elementwise import pow
-from ._fn_indexing import check_known, getitem, index_tensor, parsed, whole_key
+from ._fn_indexing import getitem, index_tensor, parsed, whole_key
 from ._fn_movement import broadcast_to
 from ._fn_scatter import fitting, put_rows, replaced
+from ._known_indices import check_known
 
 
 @final

@@ -20,7 +20,7 @@ from ..errors import (
     TracedConversionError,
     named,
 )
-from ..ops import Key, broadcast_shapes, check_range, span
+from ..ops import Key, broadcast_shapes, span
 from ..runtime import is_symbolic
 from ..storage import host_elements
 from ._axes import axis_of
@@ -28,6 +28,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_joining import stack
 from ._fn_movement import broadcast_to, expand_dims
+from ._known_indices import check_known
 from ._make import as_tensor, asarray
 
 __all__ = ["gather", "getitem", "take", "take_along_axis"]
@@ -215,24 +216,6 @@ def _indices(operation: str, indices: Any, device: Any) -> EagerTensor:
             fix="pass integers",
         )
     return found
-
-
-def check_known(
-    operation: str, indices: Any, x: EagerTensor, axis: int, size: int | None = None
-) -> None:
-    """Refuse indices out of range that the host knows, where `x` is on a lane.
-
-    Kernels of the host look at their indices anyway. Those of a lane cannot refuse; its
-    memory would have to be waited for.
-
-    Raises:
-        IndexRangeError: names axis, index and size.
-    """
-    if isinstance(indices, EagerTensor) or not getattr(x.device, "takes_views", False):
-        return
-    known = np.asarray(indices)
-    if known.dtype.kind in "iu":
-        check_range(operation, known, axis, x.shape[axis] if size is None else size)
 
 
 def _entry(entry: Any) -> Any:

@@ -20,8 +20,9 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import number_of
 from ._fn_elementwise import astype, pow
-from ._fn_indexing import check_known, leading_part, whole_key
+from ._fn_indexing import leading_part, whole_key
 from ._fn_movement import broadcast_to
+from ._known_indices import check_known
 from ._make import as_tensor, tensors
 
 __all__ = [

@@ -1,0 +1,31 @@
+"""Indices that the host knows are refused before they go to a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops import check_range
+from ._eager import EagerTensor
+
+
+def check_known(
+    operation: str, indices: Any, x: EagerTensor, axis: int, size: int | None = None
+) -> None:
+    """Refuse indices out of range that the host knows, where `x` is on a lane.
+
+    Kernels of the host look at their indices anyway. Those of a lane cannot refuse; its
+    memory would have to be waited for.
+
+    Raises:
+        IndexRangeError: names axis, index and size.
+    """
+    if isinstance(indices, EagerTensor) or not getattr(x.device, "takes_views", False):
+        return
+    known = np.asarray(indices)
+    if known.dtype.kind in "iu":
+        check_range(operation, known, axis, x.shape[axis] if size is None else size)
+
+
+__all__ = ["check_known"]
