@@ -16,6 +16,7 @@ version = release = metadata.version("tenferro-ad")
 extensions = [
     "generated_pages",
     "myst_parser",
+    "shown_anchors",
     "stacked_tables",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
@@ -28,6 +29,7 @@ nitpicky = False
 html_theme = "furo"
 html_title = "tenferro_ad"
 html_show_sphinx = False
+html_domain_indices = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_favicon = "static/mark.svg"

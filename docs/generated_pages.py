@@ -189,7 +189,10 @@ def _page(title: str, module: str, names: Sequence[str], *, about: bool = False)
     lines += [f".. currentmodule:: {module}", ""]
     for name in names:
         value = getattr(import_module(module), name)
-        if inspect.isclass(value):
+        if about and value is getattr(ta, name, None):
+            same = f"   The same as :py:obj:`ta.{name} <tenferro_ad.{name}>`."
+            lines += [f".. py:function:: {name}(...)", "", same, ""]
+        elif inspect.isclass(value):
             members = ", ".join(public_members(value))
             lines += [f".. autoclass:: {name}"]
             if members:
@@ -291,6 +294,23 @@ def _as_rst(line: str) -> str:
     return "".join(parts)
 
 
+def one_place(app: Any, doctree: Any) -> None:
+    """A source leads back to one room, so names of others do not lead to it."""
+    from sphinx import addnodes  # the rest of this module works without Sphinx
+
+    of_root = {
+        getattr(getattr(ta, name), "__module__", "")
+        for name in ta.__all__
+        if _has_entry(getattr(ta, name))
+    }
+    for signature in doctree.findall(addnodes.desc_signature):
+        room, name = signature.get("module") or "", signature.get("fullname") or ""
+        if room.removeprefix("tenferro_ad.") in FACES:
+            value = getattr(import_module(room), name.partition(".")[0])
+            if getattr(value, "__module__", "") in of_root:
+                signature["module"] = ""
+
+
 def write(app: Any) -> None:
     """Write the pages that changed, so that a rebuild stays quick."""
     root = Path(app.srcdir)
@@ -310,4 +330,6 @@ def setup(app: Any) -> dict[str, Any]:
     # Before the extension that reads the sections.
     app.connect("autodoc-process-docstring", readable, priority=400)
     app.connect("autodoc-process-signature", without_constructor)
+    # Before the extension that shows sources.
+    app.connect("doctree-read", one_place, priority=400)
     return {"parallel_read_safe": True}

@@ -84,7 +84,11 @@ def test_classes_of_users_keep_the_place_of_their_base() -> None:
 
 
 def entries(text: str) -> set[str]:
-    return set(re.findall(r"^\.\. (?:auto\w+|py:data):: (\w+)$", text, re.MULTILINE))
+    return set(
+        re.findall(
+            r"^\.\. (?:auto\w+|py:\w+):: (\w+)(?:\(\.\.\.\))?$", text, re.MULTILINE
+        )
+    )
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])
