@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: docs demo operations test test-slow test-poison test-reference test-shared test-sanitizer test-cuda-static registry lint format typecheck bench clean
+.PHONY: docs docs-browser demo operations test test-slow test-poison test-reference test-shared test-sanitizer test-cuda-static registry lint format typecheck bench clean
 
 PYTHON := python3.13 python3.12 python3.11 python3
 WORKERS := 2
@@ -70,10 +70,18 @@ registry: .venv/.test
 	python scripts/run-storage-ownership-contracts.py --receipt-out $(RECEIPT) $(BASE)
 	python scripts/check-storage-ownership-contracts.py --receipt $(RECEIPT) $(BASE)
 
-# The site: build/docs/index.html. A warning is a failure.
+# The site: build/docs/index.html. A warning is a failure, and so is a broken link, a
+# public name without a place, or stale wording on a rendered page.
 docs: .venv/.docs
+	rm -rf build/docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	$(BIN)/python scripts/generate-operations.py --categories build/docs/operations.html
+	$(BIN)/python scripts/check-docs-site.py
+	$(BIN)/python scripts/check-storage-docs.py --include-rendered
+
+# The site in a browser: every page narrow and wide, light and dark, and the search.
+docs-browser: docs .venv/.browser
+	$(BIN)/python -m pytest -m browser tests/site
 
 lint: .venv/.test
 	$(BIN)/python -m ruff check .
@@ -123,6 +131,13 @@ clean:
 	@echo "Installing tenferro_ad with [docs,examples] into .venv"
 	@$(PIP) install --editable '.[docs,examples]'
 	@touch .venv/.demo $@
+
+# Playwright drives the browser; the script finds one or installs it.
+.venv/.browser: pyproject.toml scripts/install-browser.sh .venv/.test
+	@echo "Installing tenferro_ad with [browser] into .venv, and a browser if none is there"
+	@$(PIP) install --editable '.[browser]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/install-browser.sh
+	@touch $@
 
 # An environment that was moved, or whose interpreter went away, is made again.
 ifneq ($(shell test "`cat .venv/.made 2>&1`" = "`pwd -P`" && .venv/bin/python -c '' 2>&1 \

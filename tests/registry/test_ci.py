@@ -71,13 +71,13 @@ def machine(tmp_path: Path) -> Machine:
             [],
             [
                 *("test", "test-poison", "test-reference", "test-shared"),
-                *("test-sanitizer", "test-cuda-static", "docs", "registry"),
+                *("test-sanitizer", "test-cuda-static", "docs-browser", "registry"),
             ],
         ),
         (["tests"], ["test", "test-poison"]),
         (["reference"], ["test-reference", "test-shared"]),
         (["kernels"], ["test-sanitizer", "test-cuda-static"]),
-        (["docs"], ["docs"]),
+        (["docs"], ["docs-browser"]),
         (["ci-config"], ["registry"]),
     ],
 )

@@ -47,23 +47,25 @@ def served(pages: list[str]) -> Iterator[str]:
         server.shutdown()
 
 
-def executable() -> str | None:
-    """The browser of the environment, of the system, or that of Playwright itself."""
+def executable(own: str) -> str | None:
+    """The browser of the environment, Playwright's own, or that of the system."""
     named = os.environ.get("TENFERRO_BROWSER")
-    if named:
+    if named or Path(own).exists():
         return named
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
+    """A browser without a window."""
     from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
+        kind = playwright.chromium
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         try:
-            found = playwright.chromium.launch(
-                executable_path=executable(), args=arguments
+            found = kind.launch(
+                executable_path=executable(kind.executable_path), args=arguments
             )
         except Error as error:
             pytest.fail(f"No browser starts: run `make docs-browser`. {error}")
