@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from .._aval import Aval, aval_of
-from ..ops import OPS, Call, Move, Op, View
+from ..errors import InternalError
+from ..ops import OPS, Call, Equation, Move, Op, View
 from ..storage import DeviceArray, TensorView, TensorViewMut
 from ._cpu import infer_call
 from ._device_plan import launch_plan, view_plan
@@ -66,6 +67,16 @@ class AsynchronousDevice(ABC):
     @abstractmethod
     def prepare_copy(self, aval: Aval) -> object:
         """The kernel that copies elements between views of the device's memory."""
+
+    def prints(self, call: Call) -> bool:
+        """Whether an application can be a part of a printed chain."""
+        return False
+
+    def prepare_chain(
+        self, equations: Sequence[Equation], inputs: Sequence[int], output: int
+    ) -> object:
+        """The kernel of elementwise equations, each of which `prints`."""
+        raise InternalError(operation="prepare_chain", invariant="`prints` said so")
 
     @abstractmethod
     def upload(self, target: Target, source: np.ndarray[Any, Any]) -> None:

@@ -8,14 +8,14 @@ counted in elements over the whole allocation, so views cost no copy and no new 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import numpy as np
 
 from .._aval import Aval
 from ..errors import UnsupportedError
-from ..ops import Call
+from ..ops import Call, Equation
 from ..storage import CheckedDescriptor, DeviceArgument, c_strides
 from ._backend import Launch
 from .printing import SCALAR, Argument, Layout, Lowered, Strided, put_number
@@ -138,6 +138,16 @@ def copying(printer: Any, aval: Aval) -> PrintedKernel:
     )
 
 
+def chained(
+    printer: Any, equations: Sequence[Equation], inputs: Sequence[int], output: int
+) -> PrintedKernel:
+    """The kernel of a chain of elementwise equations."""
+    return PrintedKernel(
+        "chain",
+        lambda ins, outs: printer.lower_chain(equations, inputs, (output,), ins, outs),
+    )
+
+
 def buffer_of(launch: Launch, argument: Argument, scratch: list[Any]) -> Any:
     """The binding that a printed argument stands for."""
     if argument.kind == "scratch":
@@ -165,6 +175,7 @@ __all__ = [
     "PrintedKernel",
     "application",
     "buffer_of",
+    "chained",
     "copying",
     "parameters",
     "unsupported",

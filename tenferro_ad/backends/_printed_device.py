@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
 from .._aval import Aval
 from ..errors import AllocationLimitError, ForkedProcessError
-from ..ops import Call
+from ..ops import Call, Equation
 from ._device import AsynchronousDevice, Target
-from ._printed import application, copying
+from ._printed import application, chained, copying
 from ._registry import LaneUnavailableError
 
 Array = np.ndarray[Any, Any]
@@ -239,6 +240,16 @@ class PrintedDevice(AsynchronousDevice):
     def prepare_sum(self, call: Call) -> object:
         """The printed kernel that adds an application's result to its output."""
         return application(self._printer, call, self.name, adds=True)
+
+    def prints(self, call: Call) -> bool:
+        """Whether a printed chain can hold the application."""
+        return bool(self._printer.supports(call))
+
+    def prepare_chain(
+        self, equations: Sequence[Equation], inputs: Sequence[int], output: int
+    ) -> object:
+        """The printed kernel of a chain."""
+        return chained(self._printer, equations, inputs, output)
 
     def prepare_copy(self, aval: Aval) -> object:
         """The printed kernel that copies elements."""

@@ -2,6 +2,7 @@
 
 from ._batched import BatchEvaluator, Example, batched_program
 from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
+from ._chains import chains_of
 from ._direct import (
     DEFAULT_DEVICE,
     DIRECT,
@@ -82,6 +83,7 @@ __all__ = [
     "as_records",
     "batched_program",
     "default_device",
+    "chains_of",
     "compile_program",
     "device_of",
     "forget_graphs",

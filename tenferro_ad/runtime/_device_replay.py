@@ -2,10 +2,12 @@
 
 The schedule is the CPU's: the same outputs, the same arena for each reason, the same
 places. What differs is who runs it: the device gets every step with the places of its
-operands, so that a run costs one admission and one retirement record.
+operands, so that a run costs one admission and one retirement record. Chains of
+elementwise equations are one step (see `_chains.py`).
 
 A device that lets no buffer be read and written by one kernel (WebGPU) keeps each place
-of an arena in memory of its own; its multiset has one allocation for each of them.
+of an arena in memory of its own; its multiset has one allocation for each of them that
+a kernel touches.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ from ..storage import (
     count_copy,
     descriptor_at,
 )
+from ._chains import Chain, chains_of
 from ._direct import DIRECT, plan_of
-from ._places import Root, Schedule, Step, Strides
+from ._places import Root, Schedule, Step, Strides, distinct
 from ._regions import recomputing, runner_of
 
 Number = np.ndarray[Any, Any]
@@ -39,6 +42,7 @@ class DeviceReplay:
     """A program that runs on records of one device, as one launch for each run."""
 
     __slots__ = (
+        "_chains",
         "_copied",
         "_device",
         "_kernel",
@@ -62,6 +66,7 @@ class DeviceReplay:
         # What a run allocates and writes, in order: reason, form and text of each.
         self._memory: list[tuple[int, Aval, str]] = []
         self._written: dict[int, int] = {}  # by id of a root, or reason of an arena
+        self._chains: dict[int, Chain | None] = self._find_chains()
         self._place_roots()
         self._copied = [
             schedule.avals[step.equation.outs[0]]
@@ -69,6 +74,15 @@ class DeviceReplay:
             if step.copies
         ]
         self._kernel: ProgramKernel | None = None
+
+    def _find_chains(self) -> dict[int, Chain | None]:
+        strided = [v for v, steps in self._strides.items() if steps is not None]
+        return chains_of(
+            self.schedule,
+            self._device.prints,
+            strided,
+            shares_buffers=self._device.shares_buffers,
+        )
 
     # -- memory ------------------------------------------------------------------------
 
@@ -84,8 +98,10 @@ class DeviceReplay:
                 self._written[reason] = len(self._memory)
                 self._memory.append((reason, aval, "arena"))
             return
-        for root in {id(r): r for r in s.roots.values()}.values():
-            if root.kind == "arena":
+        chains = (chain for chain in self._chains.values() if chain is not None)
+        inside = {v for chain in chains for v in chain.inside}
+        for root in distinct(s.roots):
+            if root.kind == "arena" and not inside.issuperset(root.variables):
                 self._written[id(root)] = len(self._memory)
                 aval = s.avals[root.variables[0]]
                 self._memory.append((root.reason, aval, "arena"))
@@ -179,10 +195,15 @@ class _Parts:
 
     def all(self) -> list[Part]:
         made = []
+        chains = self._replay._chains
         for step in self.schedule.steps:
-            part = self._part(step)
-            if part is not None:
-                made.append(part)
+            chain = chains.get(step.number)
+            if chain is not None:
+                made.append(self._chained(chain))
+            elif step.number not in chains:
+                part = self._part(step)
+                if part is not None:
+                    made.append(part)
         for v, root in self.schedule.numbers.items():
             aval = self.schedule.avals[v]
             same = infer_call(OPS["accumulate"], (aval,), (), self._device)
@@ -220,6 +241,13 @@ class _Parts:
             and v not in self.schedule.layouts
         )
         return Part(prepared, tuple(map(self._place, eq.operands)), outs, in_place)
+
+    def _chained(self, chain: Chain) -> Part:
+        prepared = self._device.prepare_chain(
+            chain.equations, chain.inputs, chain.output
+        )
+        ins = tuple(map(self._place, chain.inputs))
+        return Part(prepared, ins, (self._place(chain.output),))
 
     def _place(self, v: int) -> Any:
         s = self.schedule
