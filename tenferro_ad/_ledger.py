@@ -398,7 +398,11 @@ class LedgerScope:
 
 
 def ledger(*, detail: bool = True, events: bool = False) -> LedgerScope:
-    """Open a ledger scope: `with ta.ledger() as led: ...`.
+    """A scope that counts allocations and copies, for a `with` block.
+
+        with ta.ledger() as led:
+            y = ta.exp(x)
+        led.expect(allocations={"OperationOutput": 1}, copies={})
 
     Args:
         detail: group events by operation, shape, dtype and source line for `expect`'s
@@ -414,6 +418,9 @@ def ledger(*, detail: bool = True, events: bool = False) -> LedgerScope:
 
 def forbid(*, copies: bool = False, allocations: bool = False) -> LedgerScope:
     """Refuse events: the offending call raises before anything happens.
+
+        with ta.forbid(copies=True):
+            y = ta.exp(x)
 
     Raises (at the offending call):
         ForbiddenEventError: names the operation, the reason and the size.

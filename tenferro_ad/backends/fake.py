@@ -6,10 +6,12 @@ bytes, so results can be compared, and it counts every call. Any step can be mad
 fail, to raise or to hang. It needs no hardware and no other package, so tests of code
 that submits work can use it as any other device.
 
-    fake = FakeProvider()
-    handle = Submission(Engine(fake), OPS["exp"]).submit_detached(inputs)
-    fake.pending[0].complete()          # until here nothing has run
-    handle.wait()
+    device = FakeProvider()
+    x = ta.asarray([1.0, 2.0], device=device)
+    y = ta.exp(x)
+    assert len(device.pending) == 1  # `exp`, which has not run
+    device.complete()
+    y.tolist()
 
 It watches its callers: memory freed, mapped or used again while work may touch it, and
 anything given back twice, is a `violation`. With `auto=True` it completes work as soon

@@ -34,6 +34,8 @@ def cond(
 ) -> Any:
     """`true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
 
+        y = ta.cond(ta.sum(x) > 0.0, ta.sin, ta.cos, x)
+
     Args:
         pred: a boolean or real scalar; numbers count as true unless they are 0.
         true_fn, false_fn: functions of the operands; in a traced function both are

@@ -137,6 +137,9 @@ def checkpoint(
 ) -> Callable[..., Any]:
     """`f`, keeping only inputs and outputs of each call for backward.
 
+        block = ta.checkpoint(lambda x: ta.sin(ta.sin(x)))
+        g = ta.grad(lambda x: ta.sum(block(x)))(np.ones(3))
+
     Backward runs the region again from the retained inputs (closed-over values are
     inputs too); fresh buffers of that run are `CheckpointRecomputeOutput`s. Keyword
     arguments and non-tensor arguments are passed through.

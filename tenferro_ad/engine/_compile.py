@@ -272,6 +272,10 @@ def compile(
 ) -> Compiled:
     """`fn`, traced once for each structure, shape and dtype, then replayed.
 
+        step = ta.compile(lambda w: w - 0.1 * w, donate_argnums=0)
+        weights = ta.asarray([1.0, 2.0])
+        weights = step(weights)  # in the old weights' memory
+
     A replay runs the kernels one after another in arenas whose places were chosen
     beforehand; nothing is traced, checked or recorded. Under a tape or another
     transform, the traced operations are recorded like eager ones.

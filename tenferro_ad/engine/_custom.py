@@ -95,13 +95,14 @@ class custom_vjp(_Custom):
     """A function with a reverse rule of its own.
 
         @ta.custom_vjp
-        def f(x, y): ...
+        def f(x, y):
+            return x * x + ta.floor(y)
 
         def fwd(x, y):
-            return f(x, y), (x,)          # the value, and what `bwd` needs
+            return f(x, y), (x,)  # the value, and what `bwd` needs
 
         def bwd(res, ct):
-            return ct * res[0], None      # a cotangent for each argument; None is zero
+            return 2.0 * ct * res[0], None  # one for each argument; None is zero
 
         f.defvjp(fwd, bwd)
 
@@ -247,7 +248,8 @@ class custom_jvp(_Custom):
     """A function with a forward rule of its own; reverse mode transposes it.
 
         @ta.custom_jvp
-        def f(x, y): ...
+        def f(x, y):
+            return ta.sin(x) + ta.floor(y)
 
         @f.defjvp
         def rule(primals, tangents):

@@ -67,7 +67,7 @@ def default_device(device: Any = None) -> Any:
 
     Without an argument the current one; with one a block:
 
-        with ta.default_device("opencl:0"):
+        with ta.default_device(device):
             x = ta.asarray(data)
 
     Args:

@@ -44,8 +44,9 @@ def einsum(
     ones of different terms are paired. Axes of length 1 broadcast, those of an ellipsis
     and those with a label.
 
-        ta.einsum("bij,bjk->bik", x, y)  # products of matrices
-        ta.einsum("ii", x)  # the trace
+        a, v = np.ones((3, 3)), np.ones(3)
+        ta.einsum("...ij,jk->...ik", a, a)  # products of matrices
+        ta.einsum("ii", a)  # the trace
         ta.einsum("i->ii", v)  # a diagonal matrix
         ta.einsum("i,ij,j", v, a, v)  # a quadratic form
 

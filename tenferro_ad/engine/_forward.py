@@ -24,6 +24,9 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The value of `f` and its derivative along `tangents`, computed together.
 
+        y, dy = ta.jvp(ta.sin, (np.zeros(3),), (np.ones(3),))
+        assert dy.tolist() == [1.0, 1.0, 1.0]
+
     Args:
         primals: positional arguments, pytrees of arrays.
         tangents: pytrees of the same structure, shapes and dtypes.

@@ -181,6 +181,9 @@ def hessian(
 ) -> Callable[..., Any]:
     """Second derivatives of `f`: forward over reverse.
 
+        h = ta.hessian(lambda x: ta.sum(x**3))(np.ones(2))
+        assert h.tolist() == [[6.0, 0.0], [0.0, 6.0]]
+
     Args: as for `jacrev`; `chunk_size` is also how many columns of the Hessian are
         computed at a time.
 

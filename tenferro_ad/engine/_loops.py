@@ -31,6 +31,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Carry values through a loop and stack what its steps give.
 
+        total, sums = ta.scan(lambda c, x: (c + x, c + x), 0.0, np.ones(3))
+        assert sums.tolist() == [1.0, 2.0, 3.0]
+
     As `for x in xs: carry, y = f(carry, x)`, with `init` as the first carry.
 
     Args:

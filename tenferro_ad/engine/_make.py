@@ -174,6 +174,8 @@ def _moved(tensor: Tensor) -> EagerTensor:
 def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
     """A differentiable leaf.
 
+        w = ta.variable([1.0, 2.0])
+
     Args:
         x: outside data (copied in), a `Tensor` (moves in: no copy), or a constant
             (shared: no copy).

@@ -169,6 +169,9 @@ def _same_constants(first: Sequence[EagerTensor], other: Sequence[EagerTensor]) 
 def trace(fn: Callable[..., Any], *specs: Any) -> TracedProgram | SymbolicProgram:
     """The program of `fn` for arguments like `specs`.
 
+        program = ta.trace(lambda x: ta.sum(ta.exp(x)), ta.Spec((3,), ta.float64))
+        print(program)
+
     Args:
         fn: a function of tensors and pytrees of tensors; called once, or about ten
             times where axes have names.

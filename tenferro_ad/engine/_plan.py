@@ -68,6 +68,9 @@ class Plan:
 def plan(f: Callable[..., Any], *specs: Any) -> Plan:
     """What a forward and a backward pass of `f` would retain, allocate and hold.
 
+        made = ta.plan(lambda w: ta.sum(ta.tanh(w)), ta.Spec((1000,), ta.float64))
+        assert made.retained_bytes == 8000
+
     Args:
         f: a function of tensors and pytrees of tensors.
         specs: for each positional argument a `Spec`, a tensor or an array, or a pytree

@@ -124,6 +124,9 @@ def value_and_grad(
 ) -> Callable[..., tuple[Any, Gradients]]:
     """A function that gives `f`'s value and a `Gradients` bundle for its variables.
 
+        value, grads = ta.value_and_grad(lambda w: ta.sum(w * w))(w)
+        gradient = grads.take_grad(w)  # a Tensor
+
     The arguments named by `argnums` are pytrees of variables; look gradients up by the
     same variables: `grads.grad(w)`, `grads.tree(params)`.
 
@@ -184,6 +187,9 @@ def grad(
 ) -> Callable[..., Any]:
     """A function that gives the gradient of `f` as a pytree like its argument.
 
+        g = ta.grad(lambda x: ta.sum(x * x))(np.ones(3))
+        assert g.tolist() == [2.0, 2.0, 2.0]
+
     Args:
         f: returns a real scalar (or `(scalar, aux)` with `has_aux`).
         argnums: positional argument(s) to differentiate; any arrays.
@@ -237,6 +243,9 @@ def vjp(
     f: Callable[..., Any], *primals: Any, strong_zero: StrongZero = "auto"
 ) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """The value of `f` and the function that pulls cotangents back.
+
+        y, pull = ta.vjp(lambda x: 2.0 * x, np.ones(3))
+        (back,) = pull(ta.ones(3))
 
     Returns:
         `(out, pull)`; `pull(ct)` takes a pytree like `out` and gives a tuple with one

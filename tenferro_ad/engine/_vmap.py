@@ -39,6 +39,9 @@ def vmap(
 ) -> Callable[..., Any]:
     """`f` for many examples at once.
 
+        dots = ta.vmap(lambda a, b: a @ b)(np.ones((4, 3)), np.ones((4, 3)))
+        assert dots.tolist() == [3.0, 3.0, 3.0, 3.0]
+
     Args:
         f: a function of tensors and pytrees of tensors; called once, with the tensors
             of one example. Its Python control flow must not depend on their values.

@@ -35,6 +35,9 @@ def while_loop(
 ) -> Any:
     """`val = body_fun(val)` while `cond_fun(val)`, from `init_val` on.
 
+        n = ta.while_loop(lambda n: n < 10, lambda n: n * 2, 1)
+        assert n.item() == 16
+
     Args:
         cond_fun: gives a boolean or real scalar.
         body_fun: gives a value of the same structure, shapes and dtypes.
@@ -153,6 +156,9 @@ def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
 ) -> Any:
     """`val = body_fun(i, val)` for i from `lower` up to but not including `upper`.
+
+        total = ta.fori_loop(0, 4, lambda i, s: s + i, 0)
+        assert total.item() == 6
 
     Args:
         lower, upper: integers. Bounds that a traced function computes make it a

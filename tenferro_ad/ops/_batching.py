@@ -2,7 +2,7 @@
 
 A row's `batch` is a rule
 
-    rule(F, call, size, xs, batched) -> output, or a tuple of outputs
+    def rule(F, call, size, xs, batched): ...  # the output, or a tuple of outputs
 
 `call` is one application without the batch: avals, outputs and parameters. `xs` are the
 operands (variadic rows too); `batched[i]` says that `xs[i]` carries `size` examples

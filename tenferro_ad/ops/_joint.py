@@ -3,9 +3,11 @@
 Most rows have a rule for each argument. Where what the arguments share is most of the
 work (a contraction of many operands, a loop, a solution), a row declares instead
 
-    joint(F, cts, call, tracked, *, names) -> a cotangent or None for each of `tracked`
-    joint_jvp(F, tangents, call, *, names) -> the outputs' tangents
+    def joint(F, cts, call, tracked, *, names): ...
+    def joint_jvp(F, tangents, call, *, names): ...
 
+`joint` gives a cotangent or None for each of `tracked`, `joint_jvp` the outputs'
+tangents.
 `cts` is the cotangent, or for several outputs a tuple with None where nothing depends
 on one; `tracked` are positions of arguments. `tangents` has an entry for each argument,
 None where it is zero. A single output's tangent is returned as it is, those of several

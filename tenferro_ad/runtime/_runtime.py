@@ -22,9 +22,12 @@ class Runtime:
     """Runs compiled graphs on an endpoint, in the order they are submitted.
 
         rt = ta.Runtime("cpu")
-        graph = rt.compile(ta.trace(step, *specs))
-        handle = rt.submit(graph, ta.ExecutionInputs.of_tensors([x, y]))
-        match handle.wait(): ...
+        graph = rt.compile(ta.trace(lambda x: x * 2.0, ta.Spec((3,), ta.float64)))
+        owner = ta.asarray([1.0, 2.0, 3.0]).into_value()
+        handle = rt.submit(graph, ta.ExecutionInputs.of_tensors([owner]))
+        match handle.wait():
+            case ta.Completed(bundle):
+                doubled = bundle.into_output(0)
 
     Args:
         endpoint: discovery name ("cpu"), a device (`x.device`), or an endpoint.
