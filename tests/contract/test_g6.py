@@ -44,6 +44,11 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def slug(title: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
 def anchors(page: str) -> list[str]:
     return re.findall(r'<a id="([^"]+)"></a>', page)
 
@@ -215,5 +220,5 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         assert to.exists(), target
         if part:
             text = to.read_text(encoding="utf-8")
-            titles = [t.lower().replace(" ", "-") for t in sections(text)]
+            titles = [slug(t) for t in sections(text)]
             assert part in (*titles, *anchors(text)), part
