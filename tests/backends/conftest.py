@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.backends.lane_support import HARNESSES, Counts, Lane, required_lanes
+from tests.backends.lane_support import (
+    HARNESSES,
+    Counts,
+    Lane,
+    required_lanes,
+    started,
+)
 from tests.backends.printing_support import PRINTING_LANES, PrintingLane
-
-
-def started(name: str) -> Lane:
-    """The harness of a lane; one that cannot start is a failure, never a skip."""
-    make = HARNESSES.get(name)
-    if make is None:
-        pytest.fail(f"there is no lane `{name}`: {', '.join(HARNESSES)}", pytrace=False)
-    return make()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -27,6 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ("eager_failing_lane", lambda lane: lane.can_fail and lane.works_eagerly),
         ("opencl_only", lambda lane: lane.name == "opencl"),
         ("webgpu_only", lambda lane: lane.name == "webgpu"),
+        ("cuda_only", lambda lane: lane.name == "cuda"),
     ):
         if fixture in metafunc.fixturenames:
             names = [

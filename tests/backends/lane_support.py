@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -214,12 +215,32 @@ class WebGpuLane(Lane):
         super().__init__(device, device.endpoint)
 
 
-HARNESSES: dict[str, Callable[[], Lane]] = {
+def _cuda() -> Lane:
+    """The first CUDA card; its module imports the library."""
+    found: Lane = import_module("tests.backends.cuda_lane").CudaLane()
+    return found
+
+
+_cuda.name = "cuda"  # type: ignore[attr-defined]
+_cuda.can_fail = False  # type: ignore[attr-defined]
+_cuda.works_eagerly = True  # type: ignore[attr-defined]
+
+HARNESSES: dict[str, Any] = {
     "cpu": CpuLane,
     "fake": FakeLane,
     "opencl": OpenClLane,
     "webgpu": WebGpuLane,
+    "cuda": _cuda,
 }
+
+
+def started(name: str) -> Lane:
+    """The harness of a lane; one that cannot start is a failure, never a skip."""
+    make = HARNESSES.get(name)
+    if make is None:
+        pytest.fail(f"there is no lane `{name}`: {', '.join(HARNESSES)}", pytrace=False)
+    found: Lane = make()
+    return found
 
 
 class Counts:

@@ -1,16 +1,18 @@
 """Runs printed kernels on tiny operands under Oclgrind.
 
-    python -m tests.backends.sanitized [--wrong bounds | --wrong race]
+    python -m tests.backends.sanitized [--device NAME] [--wrong bounds | --wrong race]
 
 Oclgrind interprets kernels and writes a report to the standard error for each access
 out of bounds and each race. What runs: every row of the table with its gradients, so
 that sums onto values and what transposes indexing run too; indices far out of range;
 and compiled programs with their chains. `--wrong` runs a kernel that is wrong instead,
-to show that reports are made. Prints what ran, as JSON.
+to show that reports are made. Prints what ran, as JSON. On another device the same
+work runs under the tool that belongs to it (compute-sanitizer on CUDA).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import Counter
@@ -32,10 +34,10 @@ WRONG = {
 }
 
 
-def simulator() -> Any:
-    """The device that interprets kernels."""
+def simulator() -> str:
+    """The name of the device that interprets kernels."""
     (name,) = [d.name for d in ta.devices("opencl") if "Oclgrind" in d.description]
-    return ta.zeros(1, device=name).device
+    return name
 
 
 def run_wrong(device: Any, fault: str) -> None:
@@ -107,9 +109,15 @@ def run_compiled(device: Any) -> None:
 
 
 def main() -> int:
-    device = simulator()
-    if "--wrong" in sys.argv:
-        run_wrong(device, sys.argv[-1])
+    parser = argparse.ArgumentParser(
+        description="Run printed kernels on tiny operands."
+    )
+    parser.add_argument("--device", help="Oclgrind's, if none is named")
+    parser.add_argument("--wrong", choices=WRONG)
+    chosen = parser.parse_args()
+    device = ta.zeros(1, device=chosen.device or simulator()).device
+    if chosen.wrong:
+        run_wrong(device, chosen.wrong)
         return 0
     seen: Counter[str] = Counter()
     for row in load().values():
