@@ -31,6 +31,7 @@ def report() -> dict[str, Any]:
     }
 
 
+@pytest.mark.clause("g6-p11-evidence")
 def test_evidence_that_holds(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "evidence.json"
     file.write_text(json.dumps(report()), encoding="utf-8")
@@ -38,6 +39,7 @@ def test_evidence_that_holds(tmp_path: Path, capsys: Any) -> None:
     assert "ran every required check" in capsys.readouterr().out
 
 
+@pytest.mark.clause("g6-p11-evidence")
 @pytest.mark.parametrize(
     ("path", "value", "code"),
     [

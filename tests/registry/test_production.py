@@ -131,6 +131,28 @@ def test_ids_stand_once_and_rows_repeat_nothing() -> None:
     assert not re.search(r"#\d|issue|phase", TEXT.replace("# ----", ""), re.IGNORECASE)
 
 
+# The twelve of them that are about reaching elements.
+ABOUT_ACCESS = """
+p1-element-access-baseline p3-static-rank-preservation p3-as-view-zero-allocation
+p4-traversal-resolution-counts p4-prepared-access-api p6-reinterpret
+p6-reinterpret-rank-policy p10-element-hot-path-structure
+p10-storage-traversal-performance p10-static-rank-codegen p12-element-access-guide
+p12-element-access-examples
+""".split()
+
+
+@pytest.mark.clause("g4-ledger-rows")
+def test_the_twelve_obligations_about_access_are_rows_with_real_artifacts() -> None:
+    assert len(ABOUT_ACCESS) == 12
+    assert set(ABOUT_ACCESS) <= NAMED.keys()
+    for name in ABOUT_ACCESS:
+        found = row(name)
+        unit = name.partition("-")[0].upper()
+        assert found["unit"] == unit
+        assert (ROOT / found["artifact"]["path"]).is_file(), name
+        assert found["command"]["artifact_id"] == found["artifact"]["id"]
+
+
 @pytest.mark.clause("v2-canonical-rows")
 @pytest.mark.parametrize("name", NAMED)
 def test_what_the_contract_names_is_a_row(name: str) -> None:

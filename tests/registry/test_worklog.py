@@ -62,6 +62,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any]]:
     return page, registry
 
 
+@pytest.mark.clause("g6-p13-closure")
 @pytest.mark.parametrize(
     ("code", "old", "new"),
     [
@@ -80,6 +81,7 @@ def test_closing_needs_a_candidate_and_three_reports(
     assert codes(CHECKER.closing(page.replace(old, new), registry, folder)) == {code}
 
 
+@pytest.mark.clause("g6-p13-closure")
 def test_closing_needs_everything_else_to_be_active(
     closed: tuple[str, dict[str, Any]],
 ) -> None:
