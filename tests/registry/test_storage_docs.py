@@ -60,6 +60,14 @@ def test_each_kind_of_staleness_is_seen(
     assert found(capsys, str(file)) == []
 
 
+def test_ids_of_clauses_are_names_and_not_language(tmp_path: Path, capsys: Any) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('<a id="conv-no-legacy-shape"></a> It says so.\n', encoding="utf-8")
+    assert found(capsys, str(page)) == []
+    page.write_text("`conv-no-legacy-shape`\n", encoding="utf-8")
+    assert found(capsys, str(page)) == ["E_WORD"]
+
+
 def test_names_inside_a_block_of_code_are_left_to_running_it(
     tmp_path: Path, capsys: Any
 ) -> None:
@@ -78,6 +86,9 @@ def test_rendered_pages_are_read_as_a_browser_shows_them(
     page = tmp_path / "site" / "guide" / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text("<p>Owners and views.</p>", encoding="utf-8")
+    assert found(capsys, "--include-rendered") == []
+    named = '<p><a class="clause reference" href="#x">no-legacy</a> Words.</p>'
+    page.write_text(named, encoding="utf-8")
     assert found(capsys, "--include-rendered") == []
     hidden = "<script>shallow clone</script><p>A <b>shallow</b> <i>clone</i>.</p>"
     page.write_text(hidden, encoding="utf-8")
