@@ -207,7 +207,7 @@ def ledger_of(
             step(fresh, optimizer, x, y, block)
         return led
     run = compiled_step(optimizer, block)
-    rate = ta.asarray(np.float32(1e-3))
+    rate = ta.asarray(np.float32(1e-3), device=x.device)
     fresh, state, _ = run(fresh, optimizer.init(fresh), x, y, rate)
     with ta.ledger() as led:
         run(fresh, state, x, y, rate)
@@ -241,13 +241,16 @@ def main() -> None:
     parser.add_argument("--split", choices=("shuffled", "ordered"), default="shuffled")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=25)
-    parser.add_argument("--device", choices=("cpu",), default="cpu")
+    parser.add_argument(
+        "--device", default="cpu", help="a name that `ta.devices()` shows"
+    )
     parser.add_argument("--compile", action="store_true", help="compile each step")
     args = parser.parse_args()
     began = time.perf_counter()
-    params, _, percent = train(
-        args.split, args.seed, args.epochs, args.device, compiled=args.compile
-    )
+    with ta.default_device(args.device):
+        params, _, percent = train(
+            args.split, args.seed, args.epochs, args.device, compiled=args.compile
+        )
     seconds = time.perf_counter() - began
     print(f"\ntrained on {TRAIN} images in {seconds:.1f} s, tested on {TEST}")
     print(f"test accuracy: {percent:.2f} % ({args.split} split)")

@@ -160,6 +160,7 @@ def conv_weight(k: Kernel, c: Any) -> None:
     o_all = g * n.size(each) + o
     other = cast(y.at(b, o_all, *place), out.dtype)
     total = n.reduce("sum", over, value * other, out.dtype)
+    n.tile = (i, o)
     n.store(out, (o_all, i, *tap), total)
 
 

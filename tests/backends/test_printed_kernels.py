@@ -126,6 +126,35 @@ def test_convolutions_and_their_adjoints(
     check("conv_weight", x, y, w.shape, *how)
 
 
+def test_convolutions_of_narrow_images_are_blocks_too(
+    printing_lane: PrintingLane,
+) -> None:
+    """Blocks are no wider than an image; long sums stay as accurate as elsewhere."""
+    lane, how = printing_lane, ((1, 1), (1, 1), (1, 1), 1)
+    b, o, i = (4, 8, 8) if lane.is_slow else (64, 24, 16)
+    x, w, y = draw((b, i, 8, 8), F4), draw((o, i, 3, 3), F4, 1), draw((b, o, 8, 8), F4)
+    for name, ins, params in (
+        ("conv", (x, w), how),
+        ("conv_input", (y, w), (x.shape, *how)),
+        ("conv_weight", (x, y), (w.shape, *how)),
+    ):
+        op, double = OPS[name], [a.astype(F8) for a in ins]
+        call = call_of(op, double, params)
+        wanted = np.empty(call.out.shape)
+        assert isinstance(op.kernel, Write)
+        op.kernel.fn(call, [wanted], double)
+        (seen,) = compute(lane, op, ins, params)
+        lane.close(seen, wanted, 1e-6)
+
+
+def test_long_products_add_up_in_parts(printing_lane: PrintingLane) -> None:
+    lane = printing_lane
+    k = 200 if lane.is_slow else 20_000
+    x, y = abs(draw((32, k), F4)), abs(draw((k, 64), F4, 1))
+    (seen,) = compute(lane, OPS["matmul"], [x, y])
+    lane.close(seen, wide(np.matmul, x, y))
+
+
 def test_results_are_added_to_what_is_there(printing_lane: PrintingLane) -> None:
     lane = printing_lane
     a, b, onto = draw((40, 30), F4), draw((30, 50), F4, 1), draw((40, 50), F4, 2)

@@ -235,7 +235,7 @@ class Printer:
             if any(loop.size == 0 for loop in loops.space):
                 continue
             coalesce(loops)
-            for part in tiled(loops, *self._dialect.tile):
+            for part in tiled(loops, *self._dialect.tile, self._dialect.least_blocks):
                 split = Splitter(part, kernel.scratch, lambda d: self._stored(d, index))
                 launches += [self._launch(x, index) for x in split.run()]
         scratch = tuple(

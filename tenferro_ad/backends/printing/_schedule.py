@@ -32,7 +32,6 @@ BUSY: Final = 1024  # invocations that are enough
 MOST_PARTS: Final = 1024
 PART: Final = 256  # elements of a partial result, at least
 WORTH_TILES: Final = 1 << 15  # multiplications below which blocks do not pay
-LEAST_BLOCKS: Final = 32  # fewer of them leave the device idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +157,9 @@ class Named:
 # ---- tiling --------------------------------------------------------------------------
 
 
-def tiled(loops: Loops, rows: int, cols: int) -> list[Loops]:
-    """Blocks of `rows` x `cols` elements, and the strips that are left over."""
+def tiled(loops: Loops, rows: int, cols: int, least: int) -> list[Loops]:
+    """Blocks of `rows` x `cols` elements (narrower where there are fewer columns), and
+    the strips that are left over; no blocks if they were fewer than `least`."""
     if loops.tile is None:
         return [loops]
     plain = replace(loops, tile=None)
@@ -167,8 +167,11 @@ def tiled(loops: Loops, rows: int, cols: int) -> list[Loops]:
     work = count(loops.space) * max(
         (count(s.over) for s in loops.body if isinstance(s, Reduce)), default=0
     )
+    cols = max(1, min(cols, n.size))
+    if n.size % cols and not n.size % (cols // 2 or 1):
+        cols //= 2  # narrower blocks rather than a strip without any
     blocks = count(loops.space) // (rows * cols)
-    if m.size < rows or n.size < cols or work < WORTH_TILES or blocks < LEAST_BLOCKS:
+    if m.size < rows or work < WORTH_TILES or blocks < least:
         return [plain]
     found = [_blocks(loops, m, n, rows, cols)]
     below, right = m.size % rows, n.size % cols

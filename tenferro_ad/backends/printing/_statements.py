@@ -153,9 +153,9 @@ class Body(Writer):
             (name, f"{name}_block", self._stop(name, total), "1"),
         ]
 
-    def _stop(self, name: str, end: str) -> str:
+    def _stop(self, name: str, end: str, step: str = str(BLOCK)) -> str:
         """The end of a block."""
-        text = f"minimum$({name}_block + {BLOCK}, {end})"
+        text = f"minimum$({name}_block + {step}, {end})"
         return self.library.resolved(text, self.index)
 
     def _place_in(self, s: Reduce | Strip) -> None:
@@ -186,31 +186,66 @@ class Body(Writer):
 
     def _tiled(self, s: Tiled) -> None:
         i, j = s.rows.var.name, s.cols.var.name
-        size = s.rows.size * s.cols.size
-        at = f"{i} * {s.cols.size} + {j}"
-        totals = []
-        for p in s.parts:
-            dtype = self._dtype_of(p)
-            start = self.dialect.literal(COMBINES[p.how][1], dtype)
-            self.line(self.dialect.block(dtype, p.name, size))
-            self.open(self.dialect.loop(f"{p.name}_at", "0", str(size), "1"))
-            self.line(f"{p.name}[{p.name}_at] = {start};")
-            self.close()
-            totals.append((f"{p.name}[{at}]", dtype))
-            self.names[p.name] = totals[-1]
+        totals = [self._accumulators(s, p, "") for p in s.parts]
+        for p, total in zip(s.parts, totals, strict=True):
+            self.names[p.name] = total
+        if not count(s.over):
+            return
         roots = [e for p in s.parts for e in (p.value, p.where) if e is not None]
         reads = all(p.where is None for p in s.parts)
         inner = {loop.var.name for loop in s.over}
-        if not count(s.over):
-            return
         self.hoist(roots, inner | {i, j}, reads=reads)
-        self.open_loops(s.over)
+        outer, block = self._summed_apart(s)
+        held = totals
+        self.open_loops(outer)
+        if block:
+            held = [self._open_block(s, block)]
         self.hoist(roots, {i, j}, reads=reads)
         self.open_loops([s.rows])
         self.hoist(roots, {j}, reads=reads)
         self.open_loops([s.cols])
-        self._accumulate(s.parts, totals)
-        self.close_loops(2 + len(s.over))
+        self._accumulate(s.parts, held)
+        self.close_loops(2 + len(block))
+        if block:
+            (total, dtype), (part, _) = totals[0], held[0]
+            self.open_loops([s.rows, s.cols])
+            self.line(f"{total} = {self._sum(total, part, dtype)};")
+            self.close_loops(3)
+        self.close_loops(len(outer))
+
+    def _accumulators(self, s: Tiled, p: Part, tail: str) -> tuple[str, Dtype]:
+        """One for each element of the block, at their start; the element's own."""
+        dtype, name = self._dtype_of(p), f"{p.name}{tail}"
+        size = s.rows.size * s.cols.size
+        start = self.dialect.literal(COMBINES[p.how][1], dtype)
+        self.line(self.dialect.block(dtype, name, size))
+        self.open(self.dialect.loop(f"{name}_at", "0", str(size), "1"))
+        self.line(f"{name}[{name}_at] = {start};")
+        self.close()
+        at = f"{s.rows.var.name} * {s.cols.size} + {s.cols.var.name}"
+        return f"{name}[{at}]", dtype
+
+    def _summed_apart(self, s: Tiled) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+        """The loops outside and inside of what is added apart; all outside if nothing
+        is. A whole loop is inside, or as much of the first as makes a block."""
+        (part, *others), k = s.parts, len(s.over) - 1
+        is_sum = not others and part.how == "sum" and self._dtype_of(part).kind in "fc"
+        if not is_sum or count(s.over) <= 2 * BLOCK:
+            return s.over, ()
+        while k and count(s.over[k:]) < BLOCK:
+            k -= 1
+        return s.over[:k], s.over[k:]
+
+    def _open_block(self, s: Tiled, block: tuple[Loop, ...]) -> tuple[str, Dtype]:
+        """The loops of what is added apart, and where it is added."""
+        name, size = block[0].var.name, self.size(block[0])
+        step = self.param(("block", name), max(1, BLOCK // count(block[1:])))
+        self.open(self.dialect.loop(f"{name}_block", "0", size, step))
+        part = self._accumulators(s, s.parts[0], "_part")
+        stop = self.declare(("stop", name), self.index, self._stop(name, size, step))
+        self.open(self.dialect.loop(name, f"{name}_block", stop, "1"))
+        self.open_loops(block[1:])
+        return part
 
     def _sum(self, a: str, b: str, dtype: Dtype) -> str:
         if dtype.kind == "c":
