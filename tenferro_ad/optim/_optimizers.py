@@ -117,8 +117,10 @@ class _Optimizer(ABC):
 
         Cost: one value of zeros for each parameter and moment; no copies.
         """
+        leaves = optree.tree_leaves(params, namespace=_TREES)
+        device = ta.asarray(leaves[0]).device if leaves else None
         return {
-            "steps": ta.zeros((), dtype=ta.int64),
+            "steps": ta.zeros((), dtype=ta.int32, device=device),
             "slots": [
                 optree.tree_map(ta.zeros_like, params, namespace=_TREES)
                 for _ in range(self._states)
@@ -138,8 +140,9 @@ class _Optimizer(ABC):
             grads: a pytree like it, as `ta.grad` gives.
             state: what `init` or the last `apply` gave.
             rate: a number or scalar tensor in place of `lr`. An `lr` that is a function
-                is called with the number of steps done as a tensor, so it must be
-                written with this package's functions.
+                is called with the number of steps done as a tensor in the widest
+                precision of `params`, so it must be written with this package's
+                functions.
 
         Raises:
             InvalidArgumentError: `grads` has another structure than `params`.
@@ -157,7 +160,7 @@ class _Optimizer(ABC):
                 fix=f"give it the structure of `params`, {treedef}",
             )
         steps = state["steps"] + 1
-        done = ta.astype(steps, ta.float64)
+        done = ta.astype(steps, _precision(leaves))
         if rate is None:
             rate = self.lr(done) if callable(self.lr) else self.lr
         slots = [optree.tree_leaves(slot, namespace=_TREES) for slot in state["slots"]]
@@ -181,6 +184,19 @@ class _Optimizer(ABC):
 def _in_place(target: ta.TensorViewMut, kernel: Any, *operands: Any) -> Any:
     ta.update(target, kernel, *operands)
     return target
+
+
+def _precision(params: list[Any]) -> Any:
+    """The widest precision of parameters, and at least single: scalars of a step."""
+    real = [ta.finfo(ta.asarray(p).dtype).dtype for p in params]
+    return ta.result_type(ta.float32, *real)
+
+
+def _gone(beta: float, steps: Any) -> Any:
+    """1 - beta**steps, without a difference of nearly equal numbers."""
+    if isinstance(steps, int) or not beta:
+        return 1.0 - beta**steps if beta else 1.0
+    return -ta.expm1(steps * math.log(beta))
 
 
 def _is_scalar(x: Any) -> bool:
@@ -273,6 +289,6 @@ class Adam(_Optimizer):
         b1, b2 = self.betas
         m = put(state[0], _first, g, p, b1, self.weight_decay)
         v = put(state[1], _second, g, p, b2, self.weight_decay)
-        step = rate / (1.0 - b1**steps)
-        root = 1.0 / (1.0 - b2**steps) ** 0.5
+        step = rate / _gone(b1, steps)
+        root = 1.0 / _gone(b2, steps) ** 0.5
         return put(p, _adam, m, v, step, root, self.eps), m, v

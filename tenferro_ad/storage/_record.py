@@ -36,7 +36,7 @@ POOLED_FROM: Final = 65_536
 
 def _release_root(account: Account, device: Any, buffer: Buffer, nbytes: int) -> None:
     account.release(nbytes)
-    if nbytes >= POOLED_FROM:
+    if nbytes >= POOLED_FROM and buffer.nbytes:  # a symbolic value has no bytes
         device.give_back(buffer)
 
 
