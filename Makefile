@@ -35,8 +35,11 @@ test-poison: export PYTHONFAULTHANDLER := 1
 test: lint typecheck
 	$(PYTEST)
 
-test-slow: .venv/.test
-	$(PYTEST) -m "slow and not shared"
+# The example on a WebGPU device is slow; the rest needs no device.
+test-slow: export TENFERRO_BACKENDS := cpu,fake,webgpu
+test-slow: .venv/.lanes
+	$(PYTEST) -m "slow and not shared and not opencl and not webgpu"
+	$(PYTEST) -m "slow and webgpu"
 
 # Guards around the ownership kernel's memory: tests/poison.py says which.
 test-poison: .venv/.test
@@ -58,6 +61,23 @@ test-sanitizer: .venv/.kernels
 # CUDA without a card: calls and signatures, machine code of every printed kernel.
 test-cuda-static: .venv/.kernels
 	TENFERRO_CUDA_STATIC=1 $(BIN)/python -m pytest tests/backends/test_cuda_static.py
+
+# Devices that every machine can have: OpenCL by PoCL, WebGPU by Mesa's Vulkan driver. A
+# lane that cannot start is a failure. Each kind has processes of its own, because a
+# library of a device may end its process.
+LANES := cpu,fake,opencl,webgpu
+DRIVERS := $(CURDIR)/.cache/drivers
+test-lanes test-slow: export POCL_DEVICES := pthread
+test-lanes test-slow: export POCL_CACHE_DIR := $(DRIVERS)/pocl
+test-lanes test-slow: export PYOPENCL_NO_CACHE := 1
+test-lanes test-slow: export MESA_SHADER_CACHE_DIR := $(DRIVERS)/mesa
+test-lanes test-slow: export XDG_RUNTIME_DIR := $(DRIVERS)/run
+
+test-lanes: export TENFERRO_BACKENDS := $(LANES)
+test-lanes: .venv/.lanes
+	$(BIN)/python -m tenferro_ad doctor --require opencl,webgpu
+	$(PYTEST) -m "opencl and not slow"
+	$(PYTEST) -m "webgpu and not slow"
 
 # What the registry has as active runs, and the checker reads the log of it. The tracked
 # tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.
@@ -120,6 +140,17 @@ clean:
 .venv/.kernels: pyproject.toml .venv/.made
 	@echo "Installing tenferro_ad with [test,opencl,cuda13], Oclgrind and NVRTC into .venv"
 	@$(PIP) install --editable '.[test,opencl,cuda13]' 'pyopencl[oclgrind]' 'nvidia-cuda-nvrtc==13.0.*'
+	@touch $@
+
+# Drivers of the system are looked for every time: they can go away.
+.PHONY: .venv/.lanes
+.venv/.lanes: .venv/.test .venv/.drivers
+	@mkdir -p -m 700 $(DRIVERS)/run $(DRIVERS)/pocl $(DRIVERS)/mesa
+	@scripts/install-drivers.sh $(BIN)/python
+
+.venv/.drivers: pyproject.toml .venv/.made
+	@echo "Installing tenferro_ad with [opencl,webgpu] into .venv"
+	@$(PIP) install --editable '.[opencl,webgpu]'
 	@touch $@
 
 .venv/.bench: pyproject.toml .venv/.made

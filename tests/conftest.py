@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 
 from tenferro_ad._ledger import BASE, OPERATION_OUTPUT, STATE
-from tenferro_ad.backends import CPU
+from tenferro_ad.backends import CPU, find_device
 from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.storage import retirements
 from tenferro_ad.testing._agree import ProviderCalls, counted_calls
 from tests import poison
+from tests.lanes import lane_params, required_lanes
 
 ROOT = Path(__file__).parents[1]
 PASSED = pytest.StashKey[bool]()
@@ -109,23 +110,27 @@ def _fake() -> Any:
     return FakeProvider(auto=True)
 
 
-STARTERS: dict[str, Callable[[], Any]] = {"cpu": _cpu, "fake": _fake}
+def _named(kind: str) -> Callable[[], Any]:
+    return lambda: find_device(f"{kind}:0", "lane")
+
+
+STARTERS: dict[str, Callable[[], Any]] = {
+    "cpu": _cpu,
+    "fake": _fake,
+    "opencl": _named("opencl"),
+    "webgpu": _named("webgpu"),
+}
 """How each lane starts; a lane joins by adding its line."""
-
-
-def required_lanes() -> list[str]:
-    """Lanes named by `TENFERRO_BACKENDS` (comma-separated), else the CPU alone."""
-    named = os.environ.get("TENFERRO_BACKENDS", "cpu").split(",")
-    return [name.strip() for name in named if name.strip()]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lane" in metafunc.fixturenames:
-        metafunc.parametrize("lane", required_lanes(), indirect=True)
+        lanes = lane_params(required_lanes("cpu"))
+        metafunc.parametrize("lane", lanes, indirect=True)
 
 
 @pytest.fixture
-def lane(request: pytest.FixtureRequest) -> Any:
+def lane(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The device of each required lane in turn; one that cannot start is a failure."""
     name: str = request.param
     starter = STARTERS.get(name)
@@ -135,7 +140,9 @@ def lane(request: pytest.FixtureRequest) -> Any:
             f"start. It knows: {', '.join(STARTERS)}.",
             pytrace=False,
         )
-    return starter()
+    device = starter()
+    yield device
+    device.drain()
 
 
 # ---- data

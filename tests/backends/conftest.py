@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.backends.lane_support import (
-    HARNESSES,
-    Counts,
-    Lane,
-    required_lanes,
-    started,
-)
+from tests.backends.lane_support import HARNESSES, Counts, Lane, started
 from tests.backends.printing_support import PRINTING_LANES, PrintingLane
+from tests.lanes import lane_params, required_lanes
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,10 +28,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 for name in required_lanes()
                 if name not in HARNESSES or keeps(HARNESSES[name])
             ]
-            metafunc.parametrize(fixture, names, indirect=fixture.endswith("_lane"))
+            metafunc.parametrize(
+                fixture, lane_params(names), indirect=fixture.endswith("_lane")
+            )
     if "printing_lane" in metafunc.fixturenames:
         names = [name for name in required_lanes() if name in PRINTING_LANES]
-        metafunc.parametrize("printing_lane", names, indirect=True, scope="session")
+        metafunc.parametrize(
+            "printing_lane", lane_params(names), indirect=True, scope="session"
+        )
 
 
 def pytest_collection_modifyitems(

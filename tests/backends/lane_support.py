@@ -8,7 +8,6 @@ can, and `test_lanes.py` states which they are.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,13 +25,6 @@ from tenferro_ad.runtime import ExecutionHandle, ExecutionInputs, Submission
 from tenferro_ad.storage import Tensor, retirements, transfer
 
 SECONDS = 60.0
-
-
-def required_lanes() -> list[str]:
-    """Lanes named by `TENFERRO_BACKENDS` (comma-separated), else those that need no
-    library of a device."""
-    named = os.environ.get("TENFERRO_BACKENDS", "cpu,fake").split(",")
-    return [name.strip() for name in named if name.strip()]
 
 
 class Lane:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.lane_support import required_lanes
+from tests.lanes import OWN_PROCESS, lane_params, required_lanes
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -34,8 +34,8 @@ def run(code: str, lane: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-DRIVERS = [name for name in required_lanes() if name in ("opencl", "webgpu")]
-driver = pytest.mark.parametrize("driver_name", DRIVERS)
+DRIVERS = [name for name in required_lanes() if name in OWN_PROCESS]
+driver = pytest.mark.parametrize("driver_name", lane_params(DRIVERS))
 
 
 @driver

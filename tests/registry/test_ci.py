@@ -70,11 +70,13 @@ def machine(tmp_path: Path) -> Machine:
         (
             [],
             [
-                *("test", "test-poison", "test-reference", "test-shared"),
+                *("test", "test-poison", "test-lanes"),
+                *("test-reference", "test-shared"),
                 *("test-sanitizer", "test-cuda-static", "docs-browser", "registry"),
             ],
         ),
         (["tests"], ["test", "test-poison"]),
+        (["lanes"], ["test-lanes"]),
         (["reference"], ["test-reference", "test-shared"]),
         (["kernels"], ["test-sanitizer", "test-cuda-static"]),
         (["docs"], ["docs-browser"]),

@@ -3,6 +3,9 @@
 Sources: NIST Digital Library of Mathematical Functions, chapter 10: power series,
 Hankel's expansion for large arguments, and Miller's backward recurrence with Neumann's
 sum (10.23.15) in between.
+
+Each function stands at one place in what calls it, if need be in a loop: compilers of
+shaders write calls out, and a copy more is a copy of everything below it.
 """
 
 from typing import Final
@@ -116,7 +119,7 @@ fn jvseries$(v: T, x: T) -> T {
     total = total + term;
     if (abs$(term) <= abs$(total) * F(1e-17)) { break; }
   }
-  return total * besselfactor$(v, x);
+  return total;
 }
 fn jvmiller$(v: T, x: T) -> T {
   let middle: I = (i32(x) + 42) / 2;
@@ -143,13 +146,15 @@ fn jvmiller$(v: T, x: T) -> T {
     }
   }
   total = total + here;
-  return here * (besselfactor$(v, x) / total);
+  return here / total;
 }
 fn jvright$(v: T, x: T) -> T {
   if (x > F(25) + F(0.5) * v * v) { return jvasymptotic$(v, x); }
-  if (x < F(1) || F(0.25) * x * x < v + F(1)) { return jvseries$(v, x); }
-  if (x > F(20000)) { return nan$(); }
-  return jvmiller$(v, x);
+  let is_small: B = x < F(1) || F(0.25) * x * x < v + F(1);
+  if (!is_small && x > F(20000)) { return nan$(); }
+  let factor: T = besselfactor$(v, x);
+  if (is_small) { return factor * jvseries$(v, x); }
+  return factor * jvmiller$(v, x);
 }
 fn jv$(order: T, arg: T) -> T {
   var v: T = order;
@@ -169,19 +174,26 @@ fn jv$(order: T, arg: T) -> T {
     if (v > F(0)) { return F(0); }
     return inf$();
   }
-  if (v > F(-1)) { return sign * jvright$(v, x); }
-  let first: T = v - floor$(v);
-  let steps: I = i32(floor$(F(0.5) - v + first));
-  var n: T = first;
-  var here: T = jvright$(first, x);
-  var above: T = jvright$(first + F(1), x);
+  var first: T = v;
+  var steps: I = 0;
+  if (v <= F(-1)) {
+    first = v - floor$(v);
+    steps = i32(floor$(F(0.5) - v + first));
+  }
+  var above: T = F(0);
+  var here: T = F(0);
+  for (var k: I = 1; k >= 0; k = k - 1) {
+    if (k == 0 || steps > 0) {
+      above = here;
+      here = jvright$(first + T(k), x);
+    }
+  }
   for (var k: I = 0; k < steps; k = k + 1) {
-    let below: T = F(2) * n / x * here - above;
+    let below: T = F(2) * (first - T(k)) / x * here - above;
     above = here;
     here = below;
-    n = n - F(1);
   }
-  return here;
+  return sign * here;
 }
 fn j0$(x: T) -> T {
   return jv$(F(0), x);

@@ -207,9 +207,9 @@ class Body(Writer):
         self._accumulate(s.parts, held)
         self.close_loops(2 + len(block))
         if block:
-            (total, dtype), (part, _) = totals[0], held[0]
+            (whole, dtype), (part, _) = totals[0], held[0]
             self.open_loops([s.rows, s.cols])
-            self.line(f"{total} = {self._sum(total, part, dtype)};")
+            self.line(f"{whole} = {self._sum(whole, part, dtype)};")
             self.close_loops(3)
         self.close_loops(len(outer))
 
