@@ -119,6 +119,7 @@ STARTERS: dict[str, Callable[[], Any]] = {
     "fake": _fake,
     "opencl": _named("opencl"),
     "webgpu": _named("webgpu"),
+    "cuda": _named("cuda"),
 }
 """How each lane starts; a lane joins by adding its line."""
 
