@@ -27,6 +27,7 @@ exclude_patterns = ["testing/*.json"]
 nitpicky = False
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "tenferro_ad"
 html_show_sphinx = False
 html_domain_indices = False

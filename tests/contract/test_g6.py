@@ -213,7 +213,9 @@ def test_the_examples_of_a_page_run_in_order(page: Path) -> None:
             exec(compile(source, str(page), "exec", dont_inherit=True), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name
+)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     for target, part in LINK.findall(page.read_text(encoding="utf-8")):
         to = page.parent / target if target else page
