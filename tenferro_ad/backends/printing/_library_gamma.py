@@ -94,11 +94,14 @@ fn cotpi$(x: T) -> T {{
 fn gammaln$(x: T) -> T {{
   if (isnan$(x)) {{ return x; }}
   if (!isfinite$(x)) {{ return inf$(); }}
+  var at: T = x;
   if (x <= F(0)) {{
     if (x == floor$(x)) {{ return inf$(); }}
-    return log$(F(3.141592653589793) / abs$(sinpi$(x))) - gammaln_right$(F(1) - x);
+    at = F(1) - x;
   }}
-  return gammaln_right$(x);
+  let right: T = gammaln_right$(at);
+  if (x > F(0)) {{ return right; }}
+  return log$(F(3.141592653589793) / abs$(sinpi$(x))) - right;
 }}
 fn gammaln_right$(x: T) -> T {{
   if (x >= F(0.5) && x <= F(3)) {{ return log$(gamma$(x)); }}
@@ -135,12 +138,15 @@ fn gamma$(x: T) -> T {{
   return above * (p / q) / below;
 }}
 fn digamma$(x: T) -> T {{
+  var at: T = x;
   if (x <= F(0)) {{
     if (x == F(0)) {{ return -copysign$(inf$(), x); }}
     if (x == floor$(x)) {{ return nan$(); }}
-    return digamma_right$(F(1) - x) - F(3.141592653589793) * cotpi$(x);
+    at = F(1) - x;
   }}
-  return digamma_right$(x);
+  let right: T = digamma_right$(at);
+  if (x <= F(0)) {{ return right - F(3.141592653589793) * cotpi$(x); }}
+  return right;
 }}
 fn digamma_right$(x: T) -> T {{
   var up: T = x;
@@ -182,13 +188,22 @@ fn stirlingrest$(x: T) -> T {{
 fn betaln$(a: T, b: T) -> T {{
   let p: T = minimum$(a, b);
   let q: T = maximum$(a, b);
-  if (!(q >= F(10)) || !(p > F(0)) || !isfinite$(q)) {{
-    return gammaln$(p) + gammaln$(q) - gammaln$(p + q);
+  let is_small: B = !(q >= F(10)) || !(p > F(0)) || !isfinite$(q);
+  var logs: T = F(0);
+  for (var k: I = 0; k < 3; k = k + 1) {{
+    if (is_small || (k == 0 && p < F(10))) {{
+      var at: T = p;
+      if (k == 1) {{ at = q; }}
+      if (k == 2) {{ at = p + q; }}
+      let found: T = gammaln$(at);
+      if (k == 2) {{ logs = logs - found; }} else {{ logs = logs + found; }}
+    }}
   }}
+  if (is_small) {{ return logs; }}
   let rest: T = stirlingrest$(q) - stirlingrest$(p + q);
   let last: T = log1p$(-p / (p + q));
   if (p < F(10)) {{
-    return gammaln$(p) + rest + p - p * log$(p + q) + (q - F(0.5)) * last;
+    return logs + rest + p - p * log$(p + q) + (q - F(0.5)) * last;
   }}
   let first: T = (p - F(0.5)) * log$(p / (p + q)) + q * last;
   return F(0.9189385332046727) - F(0.5) * log$(q) + stirlingrest$(p) + rest + first;
@@ -198,26 +213,31 @@ fn gammafactor$(a: T, x: T) -> T {{
   return exp$(a * log$(x) - x - gammaln$(a + F(1)));
 }}
 fn gammainc$(a: T, x: T) -> T {{
-  if (!(a >= F(0) && x >= F(0))) {{ return nan$(); }}
-  if (a == F(0)) {{
-    if (x == F(0)) {{ return nan$(); }}
-    return F(1);
-  }}
-  if (x == F(0)) {{ return F(0); }}
-  if (!isfinite$(x)) {{ return F(1); }}
-  if (x > F(1) && x > a) {{ return F(1) - gammafraction$(a, x); }}
-  return gammaseries$(a, x);
+  return gammashare$(a, x, false);
 }}
 fn gammaincc$(a: T, x: T) -> T {{
+  return gammashare$(a, x, true);
+}}
+fn gammashare$(a: T, x: T, above: B) -> T {{
   if (!(a >= F(0) && x >= F(0))) {{ return nan$(); }}
-  if (a == F(0)) {{
-    if (x == F(0)) {{ return nan$(); }}
-    return F(0);
+  var found: T = F(0);
+  var is_above: B = true;
+  if (a == F(0) || x == F(0)) {{
+    if (a == x) {{ return nan$(); }}
+    is_above = a == F(0);
+  }} else {{
+    if (isfinite$(x)) {{
+      let factor: T = gammafactor$(a, x);
+      is_above = x > F(1) && x > a;
+      if (is_above) {{
+        found = factor * (a * gammafraction$(a, x));
+      }} else {{
+        found = factor * gammaseries$(a, x);
+      }}
+    }}
   }}
-  if (x == F(0)) {{ return F(1); }}
-  if (!isfinite$(x)) {{ return F(0); }}
-  if (x > F(1) && x > a) {{ return gammafraction$(a, x); }}
-  return F(1) - gammaseries$(a, x);
+  if (above == is_above) {{ return found; }}
+  return F(1) - found;
 }}
 fn gammaseries$(a: T, x: T) -> T {{
   var term: T = F(1);
@@ -227,7 +247,7 @@ fn gammaseries$(a: T, x: T) -> T {{
     up = up + F(1);
     term = term * (x / up);
     total = total + term;
-    if (term <= total * F(1e-17)) {{ return total * gammafactor$(a, x); }}
+    if (term <= total * F(1e-17)) {{ return total; }}
   }}
   return nan$();
 }}
@@ -246,7 +266,7 @@ fn gammafraction$(a: T, x: T) -> T {{
     d = F(1) / d;
     let step: T = d * c;
     found = found * step;
-    if (abs$(step - F(1)) < F(EPS)) {{ return found * a * gammafactor$(a, x); }}
+    if (abs$(step - F(1)) < F(EPS)) {{ return found; }}
   }}
   return nan$();
 }}
@@ -254,25 +274,37 @@ fn gammaincinv$(a: T, p: T) -> T {{
   if (!(a > F(0) && p >= F(0) && p <= F(1))) {{ return nan$(); }}
   if (p == F(0)) {{ return F(0); }}
   if (p == F(1)) {{ return inf$(); }}
-  var low: T = exp$((log$(p) + gammaln$(a + F(1))) / a);
+  let whole: T = gammaln$(a + F(1));
+  var low: T = exp$((log$(p) + whole) / a);
   var high: T = maximum$(a, F(1));
-  while (gammainc$(a, high) < p) {{ high = F(2) * high; }}
-  var x: T = low;
-  if (a > F(1)) {{
-    let t: T = ndtri$(p) / (F(3) * sqrt$(a));
-    let s: T = F(1) - F(1) / (F(9) * a) + t;
-    x = a * s * s * s;
-  }}
-  if (!(x > low && x < high)) {{ x = F(0.5) * (low + high); }}
-  for (var k: I = 0; k < 100; k = k + 1) {{
-    var off: T = F(1) - p - gammaincc$(a, x);
-    if (p < F(0.5)) {{ off = gammainc$(a, x) - p; }}
-    if (off < F(0)) {{ low = x; }} else {{ high = x; }}
-    let slope: T = exp$((a - F(1)) * log$(x) - x - gammaln$(a));
-    var next: T = x - off / slope;
-    if (!(next > low && next < high)) {{ next = F(0.5) * (low + high); }}
-    if (abs$(next - x) <= F(EPS) * x) {{ return next; }}
-    x = next;
+  var x: T = high;
+  var is_bounded: B = false;
+  for (var k: I = 0; k < 1200; k = k + 1) {{
+    let share: T = gammashare$(a, x, p >= F(0.5));
+    var off: T = share - p;
+    if (p >= F(0.5)) {{ off = F(1) - p - share; }}
+    if (is_bounded) {{
+      if (off < F(0)) {{ low = x; }} else {{ high = x; }}
+      let slope: T = exp$(a * log$(x) - x - whole) * a / x;
+      var next: T = x - off / slope;
+      if (!(next > low && next < high)) {{ next = F(0.5) * (low + high); }}
+      if (abs$(next - x) <= F(EPS) * x) {{ return next; }}
+      x = next;
+    }} else {{
+      if (off < F(0)) {{
+        high = F(2) * high;
+        x = high;
+      }} else {{
+        is_bounded = true;
+        x = low;
+        if (a > F(1)) {{
+          let t: T = ndtri$(p) / (F(3) * sqrt$(a));
+          let s: T = F(1) - F(1) / (F(9) * a) + t;
+          x = a * s * s * s;
+        }}
+        if (!(x > low && x < high)) {{ x = F(0.5) * (low + high); }}
+      }}
+    }}
   }}
   return x;
 }}
@@ -301,30 +333,45 @@ fn nonzero$(x: T) -> T {{
 }}
 fn betainc$(a: T, b: T, x: T) -> T {{
   if (!(a > F(0) && b > F(0) && x >= F(0) && x <= F(1))) {{ return nan$(); }}
+  return betashare$(a, b, x, betaln$(a, b));
+}}
+fn betashare$(a: T, b: T, x: T, whole: T) -> T {{
   if (x <= F(0)) {{ return F(0); }}
   if (x >= F(1)) {{ return F(1); }}
-  let power: T = a * log$(x) + b * log1p$(-x) - betaln$(a, b);
-  if (x < (a + F(1)) / (a + b + F(2))) {{
-    return exp$(power) * betafraction$(a, b, x) / a;
+  let power: T = a * log$(x) + b * log1p$(-x) - whole;
+  let is_low: B = x < (a + F(1)) / (a + b + F(2));
+  var p: T = a;
+  var q: T = b;
+  var at: T = x;
+  if (!is_low) {{
+    p = b;
+    q = a;
+    at = F(1) - x;
   }}
-  return F(1) - exp$(power) * betafraction$(b, a, F(1) - x) / b;
+  let found: T = exp$(power) * betafraction$(p, q, at) / p;
+  if (is_low) {{ return found; }}
+  return F(1) - found;
 }}
 fn poissonshare$(k: T, mean: T) -> T {{
   return gammaincc$(k + F(1), mean);
 }}
 fn poisson_quantile$(u: T, mean: T) -> T {{
   if (!(mean > F(0))) {{ return F(0); }}
-  var high: T = F(1);
-  while (high < F(1e15) && poissonshare$(high - F(1), mean) < u) {{
-    high = high + high;
-  }}
   var low: T = F(0);
-  while (low + F(1) < high) {{
-    let middle: T = floor$(F(0.5) * (low + high));
-    if (poissonshare$(middle - F(1), mean) < u) {{
-      low = middle;
+  var high: T = F(1);
+  var is_bounded: B = false;
+  while (!is_bounded || low + F(1) < high) {{
+    var at: T = high;
+    if (is_bounded) {{ at = floor$(F(0.5) * (low + high)); }}
+    let is_less: B = poissonshare$(at - F(1), mean) < u;
+    if (is_bounded) {{
+      if (is_less) {{ low = at; }} else {{ high = at; }}
     }} else {{
-      high = middle;
+      if (is_less && high < F(1e15)) {{
+        high = high + high;
+      }} else {{
+        is_bounded = true;
+      }}
     }}
   }}
   return low;
@@ -353,12 +400,13 @@ fn betaincinv$(a: T, b: T, p: T) -> T {{
   if (p == F(0) || p == F(1)) {{ return p; }}
   var low: T = F(0);
   var high: T = F(1);
-  var x: T = exp$((log$(p) + log$(a) + betaln$(a, b)) / a);
+  let whole: T = betaln$(a, b);
+  var x: T = exp$((log$(p) + log$(a) + whole) / a);
   if (!(x > F(0) && x < F(0.3))) {{ x = a / (a + b); }}
   for (var k: I = 0; k < 200; k = k + 1) {{
-    let off: T = betainc$(a, b, x) - p;
+    let off: T = betashare$(a, b, x, whole) - p;
     if (off < F(0)) {{ low = x; }} else {{ high = x; }}
-    let power: T = (a - F(1)) * log$(x) + (b - F(1)) * log1p$(-x) - betaln$(a, b);
+    let power: T = (a - F(1)) * log$(x) + (b - F(1)) * log1p$(-x) - whole;
     var next: T = x - off / exp$(power);
     if (!(next > low && next < high)) {{ next = F(0.5) * (low + high); }}
     if (abs$(next - x) <= F(EPS) * x) {{ return next; }}
