@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -83,6 +83,8 @@ def _entry(kind: type[errors.TenferroError]) -> str:
         lines.append(f"It says: {found}.\n")
     if fix:
         lines.append(f"What to do: {fix}.\n")
+    if told:
+        lines.append("Fields:\n")
     lines += [
         f"- `{field}`" + (f": {' '.join(text.split())}" if text else "")
         for field, text in told.items()
@@ -219,6 +221,12 @@ def public_members(kind: type) -> list[str]:
     ]
 
 
+# Classes whose objects come out of calls; nobody writes their constructor.
+MADE_BY_CALLS = frozenset(
+    "EagerTensor ValueGuard Gradients Retained Plan LedgerScope TracedProgram "
+    "SymbolicProgram Compiled Fused Call Operation Completed RetiredFailed "
+    "CompletionUnproven OutputMetadata GradientCheckError OperationCheckError".split()
+)
 _OF_EVERY_ERROR = frozenset(errors.TenferroError._names) | {"link"}
 
 
@@ -245,9 +253,11 @@ def readable(
     """
     made: list[str] = []
     in_section = in_code = in_cost = False
+    if re.fullmatch(r"Alias for field number \d+", "".join(lines)):
+        lines.clear()  # what a named tuple says of its fields
     if what in ("property", "attribute", "data"):
         made.append("")  # or the first line is taken for "type: description"
-    for line in chain.from_iterable(map(_cost_apart, lines)):
+    for line in chain.from_iterable(map(_cost_apart, _fields_apart(lines))):
         line = re.sub(r"^Raises \([a-z ]+\):$", "Raises:", line)
         in_cost = line.startswith("Cost: ") or (in_cost and bool(line))
         line = line.lstrip() if in_cost else line
@@ -263,6 +273,19 @@ def readable(
     lines[:] = made
 
 
+def _fields_apart(lines: list[str]) -> Iterator[str]:
+    """Fields that share a text have an entry each; the last one has the text."""
+    inside = False
+    for line in lines:
+        inside = line == "Attributes:" or (inside and line.startswith((" ", "\t")))
+        found = re.match(r"^    (\w+(?:, \w+)+): ", line) if inside else None
+        if found:
+            *names, last = found[1].split(", ")
+            yield from (f"    {name}: see `{last}`." for name in names)
+            line = line.replace(found[1], last, 1)
+        yield line
+
+
 def _cost_apart(line: str) -> list[str]:
     before, found, cost = line.partition(" Cost: ")
     is_sentence = before.rstrip("`)").endswith(".") and not before.startswith(" ")
@@ -275,7 +298,7 @@ def without_constructor(
     """Classes that nobody calls show no signature."""
     if what != "class":
         return None
-    refused = issubclass(value, MoveOnly) or "not by calling" in (value.__doc__ or "")
+    refused = issubclass(value, MoveOnly) or value.__name__ in MADE_BY_CALLS
     return ("", returns) if refused else None
 
 
@@ -288,7 +311,9 @@ def _as_rst(line: str) -> str:
         if k % 2:
             parts[k] = part if part.startswith("``") else f"`{part}`"
         else:
-            parts[k] = re.sub(r"([*|])", r"\\\1", part)
+            bullet = "* " if not k and part.startswith("* ") else ""
+            rest = part.removeprefix(bullet)
+            parts[k] = bullet + re.sub(r"([*|])", r"\\\1", rest)
             if k and part[:1].isalnum():  # `Name`s: a literal ends at a boundary
                 parts[k] = "\\ " + parts[k]
     return "".join(parts)

@@ -2,7 +2,7 @@
 
 Every cell below a heading carries that heading as `data-label`; on a narrow screen
 `static/site.css` shows each row as a block, its cells under one another, labelled.
-Tables of two columns fit as they are.
+Tables of two columns fit as they are, unless a name in them is long.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from docutils import nodes
 from sphinx.writers.html5 import HTML5Translator
 
 FEWEST_COLUMNS = 3
+LONGEST_NAME = 18
+
+
+def has_long(table: nodes.Element) -> bool:
+    """Whether a name is too long for half of a narrow screen."""
+    names = table.findall(nodes.literal)
+    return any(len(name.astext()) > LONGEST_NAME for name in names)
 
 
 def label(app: Any, doctree: Any) -> None:
     """Write into each cell what stands above it."""
     for table in doctree.findall(nodes.tgroup):
         head = next(table.findall(nodes.thead), None)
-        if head is None or table["cols"] < FEWEST_COLUMNS:
+        if head is None or (table["cols"] < FEWEST_COLUMNS and not has_long(table)):
             continue
         above = [cell.astext() for cell in head[0].children]
         table.parent["classes"].append("stacked")

@@ -63,9 +63,10 @@ class ArgRule:
 class Call:
     """One application of an operation, without values: what rules may branch on.
 
+    Parameters are also attributes by name (`call.axis`).
+
     Attributes:
         op, ins, outs, params: the operation, avals in and out, normalised parameters.
-        Parameters are also attributes by name (`call.axis`).
         is_select: it chooses between values (see `strong_zero`), or a body of it does.
         has_rules: it is a function with a reverse rule of its own, or a body of it has
             one.
