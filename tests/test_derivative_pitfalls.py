@@ -456,6 +456,8 @@ UNTAKEN = {
     "power": (lambda x: x > 0.0, lambda x: x**1.5),
     "overflow": (lambda x: x < -2.0, lambda x: ta.exp(1000.0 * x)),
     "norm": (lambda x: x > 9.0, lambda x: linalg.norm(x - x)),
+    "entropy": (lambda x: x > 0.0, lambda x: x * ta.log(x)),
+    "product": (lambda x: x > 0.0, lambda x: ta.exp(x) * ta.sqrt(x)),
     "angle": (lambda x: x > 0.0, lambda x: ta.atan2(x, x) / ta.hypot(x, x)),
 }
 

@@ -11,7 +11,7 @@ from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..tape import hold
-from ._dispatch import chain_of, enter_level, leave_level, living, value_at
+from ._dispatch import chain_of, enter_level, inside, leave_level, living, value_at
 from ._eager import EagerTensor, constant
 from ._levels import ForwardLevel, ForwardRecord
 from ._make import as_tensor
@@ -57,7 +57,8 @@ def jvp(
             found=f"{len(tangents)} tangents for {len(primals)} primals",
             fix="give one tangent for each primal",
         )
-    outer = STATE.get().level
+    state = STATE.get()
+    outer = state.level
     core = ForwardRecord()
     bare = outer is None
     trees = []
@@ -82,6 +83,8 @@ def jvp(
                     found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
                     fix="give the tangent the shape and dtype of the primal",
                 )
+            if state.trace is not None:
+                t = inside(state, t, "jvp")
             seed: Any = t._record if bare else value_at(t._record, chain_of(t))
             node = core.seed(seed)
             linked.append(relinked(x, core, node))

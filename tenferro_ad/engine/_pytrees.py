@@ -11,7 +11,7 @@ from .._aval import is_inexact
 from .._ledger import STATE
 from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
 from ..ops import OPS
-from ..runtime import direct
+from ..runtime import direct, is_symbolic
 from ..tape import hold
 from ._axes import int_of
 from ._dispatch import HANDLES, chain_of, value_at
@@ -117,9 +117,13 @@ def stop_gradient(x: Any) -> Any:
         if not isinstance(t, EagerTensor):
             return t
         t._live("stop_gradient")
-        level = STATE.get().level
-        if level is not None and level.records_all:
+        state = STATE.get()
+        if state.level is not None and state.level.records_all:
             return HANDLES[OPS["stop_gradient"]](t)
+        trace = state.trace
+        if trace is not None and trace.counting is None and is_symbolic(t._record):
+            # Whoever differentiates the program later must stop here too.
+            return constant(direct()[OPS["stop_gradient"]](t._record))
         return constant(hold(t._record))
 
     return optree.tree_map(stop, x, namespace=NAMESPACE)

@@ -24,6 +24,7 @@ from ._dispatch import (
     HANDLES,
     chain_of,
     enter_level,
+    inside,
     leave_level,
     living,
     open_level,
@@ -257,6 +258,8 @@ def run_sweep(
     Gives record and chain for each leaf node.
     """
     state = STATE.get()
+    if state.trace is not None:
+        seeds = {node: inside(state, ct, "backward") for node, ct in seeds.items()}
     level = _around(core, state.level)
     chains = [living(chain_of(ct), "backward", "cotangent") for ct in seeds.values()]
     if outer is None and (level is None or all(c is None for c in chains)):

@@ -74,7 +74,7 @@ def _binary(name: str, *d: Derivative, **kw: Any) -> Op:
 # ---- arithmetic ----------------------------------------------------------------------
 _binary("add", 1.0, 1.0, ints=True)
 _binary("sub", 1.0, -1.0, ints=True, kinds="iufc", public="subtract")
-_binary("mul", y, x, ints=True, public="multiply")
+_binary("mul", y, x, ints=True, public="multiply", singular=True)
 _binary("div", 1.0 / y, call("neg", out) / y, singular=True, public="divide")
 _row("neg", -1.0, ints=True, kinds="iufc", public="negative")
 _row("reciprocal", call("neg", call("mul", out, out)), singular=True)

@@ -49,13 +49,19 @@ class ElementwiseOp(Op):
                 found="operands in another order than the plain rule's",
                 fix="report this as a bug",
             )
-        if target.shape != out.shape or target.dtype != out.dtype:
+        # Other dtypes may promote the product: a float32 divided by an int8.
+        read = self._read_by(plain, call)
+        wide = _wide(plain, call.out, read)
+        promoted = plain.infer(out, *read)[1] != target.dtype
+        if wide or promoted or not target.same(out):
 
             def fn(F: Evaluator, ct: Any, *saved: Any) -> Any:
-                return project(F, F[plain](ct, *saved), target)
+                values = _widened(F, wide, saved, out)
+                return project(F, F[plain](ct, *values), target)
 
             def fn_strong(F: Evaluator, ct: Any, *saved: Any) -> Any:
-                return project(F, F[strong](ct, *saved), target)
+                values = _widened(F, wide, saved, out)
+                return project(F, F[strong](ct, *values), target)
 
             return ArgRule(saves, fn, fn_strong)
 
@@ -111,7 +117,52 @@ class ElementwiseOp(Op):
         if fused.kernel.expr.fn == "var":
             return (), lambda F, t: expand(F, t, out)
         reads = tuple(self.position(n, i) for n in fused.args[1:])
-        return reads, lambda F, t, *read: expand(F, F[fused](t, *read), out)
+        wide = _wide(fused, call.ins[i], self._read_by(fused, call))
+
+        def pushed(F: Evaluator, t: Any, *read: Any) -> Any:
+            return expand(F, F[fused](t, *_widened(F, wide, read, out)), out)
+
+        return reads, pushed
+
+    def _read_by(self, derived: ElementwiseOp, call: Call) -> list[Aval]:
+        """What a derivative kernel reads beside the cotangent or tangent."""
+        known = dict(zip(self.args, call.ins, strict=True))
+        return [known.get(n, call.out) for n in derived.args[1:]]
+
+
+def _wide(derived: ElementwiseOp, along: Aval, read: Sequence[Aval]) -> tuple[int, ...]:
+    """Which of the values read are integers that the kernel would add or multiply with
+    each other: there they wrap around, as derivatives do not."""
+    avals = (along, *read)
+    kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in avals)
+    dtypes: dict[Expr, Any] = {}
+    found = set()
+    ins = dict(zip(derived.args, avals, strict=True))
+    for node in topological(derived.expr_of(kinds)):
+        if node.fn == "var":
+            dtypes[node] = ins[node.name].dtype
+        elif node.fn == "const":
+            dtypes[node] = node.value
+        else:
+            dtypes[node] = node_dtype(node, [dtypes[a] for a in node.args])
+            among = node.fn in _ARITHMETIC and isinstance(dtypes[node], np.dtype)
+            if among and dtypes[node].kind in "biu":
+                found.update(variables(node))
+    return tuple(k for k, n in enumerate(derived.args[1:]) if n in found)
+
+
+def _widened(
+    F: Evaluator, wide: tuple[int, ...], values: tuple[Any, ...], out: Aval
+) -> tuple[Any, ...]:
+    if not wide:
+        return values
+    dtype = (
+        out.dtype if out.dtype.kind == "f" else np.dtype(f"f{out.dtype.itemsize // 2}")
+    )
+    return tuple([F.astype(v, dtype) if k in wide else v for k, v in enumerate(values)])
+
+
+_ARITHMETIC: Final = frozenset(("add", "sub", "mul", "neg"))
 
 
 def of_kinds(
