@@ -58,9 +58,16 @@ test-sanitizer: .venv/.kernels
 	TENFERRO_OCLGRIND=1 $(BIN)/python -m pytest tests/backends/test_sanitizer.py
 	TENFERRO_BACKENDS=oclgrind $(BIN)/python -m pytest tests/backends/test_printed_kernels.py
 
-# CUDA without a card: calls and signatures, machine code of every printed kernel.
+# CUDA without a card: calls and signatures, machine code of every printed kernel; then
+# the backend's own code over host memory (tests/backends/host_cuda.py; needs g++).
+HOST_CUDA := TENFERRO_BACKENDS=cuda_on_host $(BIN)/python -m pytest
+LIBRARY_ROWS := matmul or fftn or cholesky or eigh or svd or qr or inv or solve_triangular or sort
+
 test-cuda-static: .venv/.kernels
 	TENFERRO_CUDA_STATIC=1 $(BIN)/python -m pytest tests/backends/test_cuda_static.py
+	$(HOST_CUDA) $(addprefix tests/backends/test_,conformance.py eager.py index_ranges.py \
+	    equal_ledgers.py chains.py cuda.py) -k "not long and not illegal and not librarys"
+	$(HOST_CUDA) tests/backends/test_op_table.py -k "lane and ($(LIBRARY_ROWS))"
 
 # Devices that every machine can have: OpenCL by PoCL, WebGPU by Mesa's Vulkan driver. A
 # lane that cannot start is a failure. Each kind has processes of its own, because a

@@ -138,7 +138,7 @@ FORMS: Final[dict[str, Form]] = {
 
 DTYPES: Final[dict[str, str]] = {
     **dict.fromkeys(("sort", "argsort", "searchsorted"), "?bhilqBHILQfd"),
-    **dict.fromkeys(("matmul", "matmul_nt", "matmul_tn"), "fdFD"),
+    **dict.fromkeys(("fftn", "ifftn", "rfftn"), "?bhilqBHILQfdFD"),
 }
 """Dtypes of a form's operands, as NumPy's characters; single and double otherwise."""
 

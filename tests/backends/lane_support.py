@@ -207,22 +207,32 @@ class WebGpuLane(Lane):
         super().__init__(device, device.endpoint)
 
 
-def _cuda() -> Lane:
-    """The first CUDA card; its module imports the library."""
-    found: Lane = import_module("tests.backends.cuda_lane").CudaLane()
-    return found
+class _Cuda:
+    """Makes the harness of the first CUDA card; its module imports the library.
 
+    On the host, an emulation of the library takes its place: it runs the backend's own
+    code and its kernels, and shows nothing of CUDA.
+    """
 
-_cuda.name = "cuda"  # type: ignore[attr-defined]
-_cuda.can_fail = False  # type: ignore[attr-defined]
-_cuda.works_eagerly = True  # type: ignore[attr-defined]
+    name, can_fail, works_eagerly = "cuda", False, True
+
+    def __init__(self, on_host: bool) -> None:
+        self.on_host = on_host
+
+    def __call__(self) -> Lane:
+        if self.on_host:
+            import_module("tests.backends.host_cuda").install()
+        found: Lane = import_module("tests.backends.cuda_lane").CudaLane()
+        return found
+
 
 HARNESSES: dict[str, Any] = {
     "cpu": CpuLane,
     "fake": FakeLane,
     "opencl": OpenClLane,
     "webgpu": WebGpuLane,
-    "cuda": _cuda,
+    "cuda": _Cuda(on_host=False),
+    "cuda_on_host": _Cuda(on_host=True),
 }
 
 

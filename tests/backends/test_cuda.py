@@ -74,24 +74,25 @@ def test_memory_in_flight_is_handed_to_nobody(cuda: Lane, records: Counts) -> No
     cuda.device.drain()
     after = [ta.asarray(X, device=cuda.device) for _ in range(8)]
     assert there in {pointer(o) for o in after}  # and then it is used again
+    cuda.device.drain()
     assert records()["opened"] == records()["released"]
 
 
 def test_an_event_is_asked_for_its_status(cuda: Lane) -> None:
-    x = ta.asarray(X, device=cuda.device)
-    cuda.device.drain()
     queue = cuda.endpoint
+    launch, held = launch_of(cuda)
     cuda.hold()
-    event = queue.enqueue(launch_of(cuda, x))
+    event = queue.enqueue(launch)
     assert not event.has_ended
     assert queue.await_event(event, time.monotonic() + 0.05) == "unproven"
     cuda.let_go()
     assert queue.await_event(event, time.monotonic() + SECONDS) == "done"
     queue.release_event(event)
+    assert held[1].numpy().tolist() == (-X).tolist()
 
 
-def launch_of(cuda: Lane, x: Any) -> Any:
-    """Negation of `x` into memory of its own, bound as an engine binds it."""
+def launch_of(cuda: Lane) -> tuple[Any, list[Any]]:
+    """A negation, bound as an engine binds it, and the values that it works on."""
     from tenferro_ad._aval import aval_of
     from tenferro_ad.backends import PreparedLaunch, bind_launch, infer_call
 
@@ -104,8 +105,8 @@ def launch_of(cuda: Lane, x: Any) -> Any:
         )
     )
     made = bound._launch("enqueue")
-    bound.close()
-    return made
+    bound.close()  # nobody else uses the two meanwhile
+    return made, [source, target]
 
 
 def test_uploads_are_snapshots_in_pinned_memory(cuda: Lane) -> None:

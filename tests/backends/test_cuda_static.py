@@ -4,8 +4,8 @@ Always: library forms against the rows' own kernels, with NumPy in CuPy's place;
 scan of the sources for calls that would wait for the card. Where CuPy is installed and
 `TENFERRO_CUDA_STATIC` is set (as `.ci/run` does; a missing package is a failure there):
 names and signatures of everything used, every printed kernel compiled to machine code
-by NVRTC, and view arithmetic on pointers that are never followed. What only a card can
-show is `scripts/gpu_check.sh`.
+by NVRTC, and view arithmetic on pointers that are never followed. `host_cuda.py` runs
+the backend's code over host memory. What only a card shows: `scripts/gpu_check.sh`.
 """
 
 from __future__ import annotations
