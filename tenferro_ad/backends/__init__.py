@@ -29,6 +29,7 @@ from ._registry import (
     opened_devices,
     reports,
 )
+from ._waiting import Latch
 
 __all__ = [
     "CPU",
@@ -47,6 +48,7 @@ __all__ = [
     "HostStream",
     "Job",
     "LaneReport",
+    "Latch",
     "Launch",
     "Operand",
     "Part",

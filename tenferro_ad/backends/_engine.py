@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol, final
 
 from .._ownership import MoveOnly
@@ -35,6 +35,7 @@ from ._backend import (
     enqueue,
     proof_of,
 )
+from ._waiting import Latch, start
 
 DEADLINE: Final = 600.0
 """Seconds without proof after which completion counts as unproven; long on purpose."""
@@ -115,7 +116,7 @@ class _Run:
         self.records: list[RetirementRecord] = []
         self.crossing: BoundLaunch | None = None
         self.failure: BaseException | None = None
-        self.entered = threading.Event()
+        self.entered = Latch()
         self._turn: list[None] = [None]
 
     @property
@@ -173,7 +174,9 @@ class Engine:
         self._condition = _Condition(deadline)
         self._jobs: Runs = queue.SimpleQueue()
         self._drain: Runs = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._is_running = False
+        self._ended = (Latch(), Latch())
         self._process = os.getpid()
         self._is_closed = False
 
@@ -219,7 +222,7 @@ class Engine:
             self._start()
             run = _Run(owner, self.endpoint)
             run.take()
-            run.entered.set()
+            run.entered.open()
             record = enqueue(bound)
             run.records.append(record)
             if record.cause is not None:
@@ -233,18 +236,21 @@ class Engine:
             raise EngineLostError(operation=operation, engine=self.id)
 
     def _start(self) -> None:
-        if self._threads:
+        if self._is_running:
             return
-        # The threads know the queues and not the engine, so that dropping it ends them.
-        for loop in (_work, _reap):
-            thread = threading.Thread(
-                target=loop,
-                args=(self._jobs, self._drain, self._condition),
-                name=f"{self.endpoint.name} {loop.__name__[1:]}",
-                daemon=True,
+        if not self._threads:
+            # They know the queues and not the engine, so that dropping it ends them.
+            self._threads = tuple(
+                threading.Thread(
+                    target=_looped,
+                    args=(loop, self._jobs, self._drain, self._condition, ended),
+                    name=f"{self.endpoint.name} {loop.__name__[1:]}",
+                    daemon=True,
+                )
+                for loop, ended in zip((_work, _reap), self._ended, strict=True)
             )
-            thread.start()
-            self._threads.append(thread)
+        start(self._threads)
+        self._is_running = True
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more and wait until everything posted has ended.
@@ -253,12 +259,13 @@ class Engine:
             Whether it all ended within `timeout` seconds.
         """
         with self._condition.gate:
+            if self._threads:
+                self._start()  # an interrupt may have broken it off
             self._end()
         deadline = None if timeout is None else time.monotonic() + timeout
-        for thread in self._threads:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            thread.join(left)
-        return not any(thread.is_alive() for thread in self._threads)
+        for ended in self._ended if self._threads else ():
+            ended.wait(None if deadline is None else deadline - time.monotonic())
+        return not self._threads or all(ended.is_open for ended in self._ended)
 
     def _end(self) -> None:
         if not self._is_closed:
@@ -271,6 +278,19 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.id!r} on {self.endpoint.name!r})"
+
+
+def _looped(
+    loop: Callable[[Runs, Runs, _Condition], None],
+    jobs: Runs,
+    drain: Runs,
+    condition: _Condition,
+    ended: Latch,
+) -> None:
+    try:
+        loop(jobs, drain, condition)
+    finally:
+        ended.open()
 
 
 # ---- worker
@@ -332,7 +352,7 @@ def _settle(run: _Run) -> None:
             operation="submit", invariant="a job has a launch"
         )
         run.job.reject(cause)
-    run.entered.set()
+    run.entered.open()
 
 
 def _refuse(run: _Run) -> None:

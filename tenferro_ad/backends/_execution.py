@@ -12,7 +12,6 @@ operation has failed too, and names the operation where it began.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
@@ -28,6 +27,7 @@ from ..storage import (
 )
 from ._backend import Endpoint, Operand, PreparedLaunch, bind_launch
 from ._engine import DEADLINE, Engine
+from ._waiting import Latch
 
 MOST_IN_FLIGHT: Final = 1024
 """Operations in flight at most; the next one waits, so dropped values get released."""
@@ -42,18 +42,16 @@ class ExecutionRecord:
 
     Attributes:
         operation: Name, for texts.
-        ended: The outcome is known.
         is_released: The end is proven: nobody holds the values any more.
         origin: The operation whose own work failed, or None.
     """
 
     __slots__ = (
-        "_changed",
+        "_end_known",
         "_held",
         "_needs",
         "_on",
         "cause",
-        "ended",
         "is_released",
         "operation",
         "origin",
@@ -65,17 +63,20 @@ class ExecutionRecord:
         on: str,
         held: list[RetentionContainer],
         needs: list[ExecutionRecord],
-        changed: threading.Condition,
     ) -> None:
         self.operation = operation
         self._on = on
         self._held = held
         self._needs = needs
-        self._changed = changed
-        self.ended = False
+        self._end_known = Latch()
         self.is_released = False
         self.cause: BaseException | None = None
         self.origin: ExecutionRecord | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the outcome is known."""
+        return self._end_known.is_open
 
     @property
     def has_failed(self) -> bool:
@@ -100,15 +101,12 @@ class ExecutionRecord:
 
     def _end(self, *, is_released: bool) -> None:
         self._held, self._needs = [], []
-        with self._changed:
-            self.ended, self.is_released = True, is_released
-            self._changed.notify_all()
+        self.is_released = is_released
+        self._end_known.open()
 
     def wait(self) -> None:
         """Wait for the outcome, however it is. An interrupt changes nothing."""
-        if not self.ended:
-            with self._changed:
-                self._changed.wait_for(lambda: self.ended)
+        self._end_known.wait()
 
     def settle(self, operation: str) -> None:
         """Wait for the outcome.
@@ -147,7 +145,6 @@ class Executions:
 
     def __init__(self, endpoint: Endpoint, deadline: float = DEADLINE) -> None:
         self.engine = Engine(endpoint, deadline)
-        self._changed = threading.Condition()
         self._in_flight: list[ExecutionRecord] = []
 
     def launch(
@@ -182,7 +179,7 @@ class Executions:
         held = [x.home for x in (*reads, *outs) if type(x) is DeviceArray]
         needs = [w for w in needs if not w.ended]
         record = ExecutionRecord(
-            operation, endpoint.name, list(dict.fromkeys(held)), needs, self._changed
+            operation, endpoint.name, list(dict.fromkeys(held)), needs
         )
         self._admit(record, kernel, reads, outs, operands)
         for allocation in touched:

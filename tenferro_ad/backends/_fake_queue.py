@@ -8,7 +8,6 @@ freed, mapped or launched.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, final
 
@@ -19,6 +18,7 @@ from ._faults import FakeFailureError
 from ._kernels import HostKernel, host_operands
 from ._program_kernel import parts
 from ._quiet import loud, quiet
+from ._waiting import Changes
 
 FREED: Final = 0xDB
 """Every byte of a deallocated buffer, so that a late reader sees nonsense."""
@@ -125,7 +125,7 @@ class FakeEvent:
             for part in parts(launch):
                 kernel: HostKernel = part.kernel  # type: ignore[assignment]
                 kernel(*host_operands(part, _memory))
-        except Exception as error:
+        except BaseException as error:  # the device's failure, not the caller's
             self._end("failed", error)
         else:
             self._end("done", None)
@@ -153,49 +153,53 @@ class FakeQueue:
     """Launches in the order in which they were taken; lost ones stay for good."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changes = Changes()
         self._events: list[FakeEvent] = []
 
     @property
     def pending(self) -> tuple[FakeEvent, ...]:
         """Events that have not ended, oldest first."""
-        with self.changed:
+        with self._lock:
             return tuple(e for e in self._events if e.state == "pending")
 
     def take(self, launch: Launch) -> FakeEvent:
         """Append a launch."""
         event = FakeEvent(self, launch)
-        with self.changed:
+        with self._lock:
             self._events.append(event)
-            self.changed.notify_all()
+        self._changes.tell()
         return event
 
     def touches(self, buffer: FakeBuffer) -> list[FakeEvent]:
         """Events whose work may touch the buffer."""
-        with self.changed:
+        with self._lock:
             return [e for e in self._events if buffer in e._buffers()]
 
     def uses(self, lent: object) -> bool:
         """Whether unfinished work holds the binding."""
-        with self.changed:
+        with self._lock:
             return any(lent in event._bindings() for event in self._events)
 
     def wait(self, is_true: Callable[[], bool], deadline: float) -> bool:
         """Wait until something holds, or until `deadline`; whether it holds."""
-        with self.changed:
-            left = max(0.0, deadline - time.monotonic())
-            return bool(self.changed.wait_for(is_true, left))
+
+        def look() -> bool:
+            with self._lock:
+                return is_true()
+
+        return self._changes.wait_for(look, deadline)
 
     def is_drained(self) -> bool:
         """Whether everything that was taken has ended."""
-        with self.changed:
+        with self._lock:
             return not self._events
 
     def finish(
         self, event: FakeEvent, state: EventState, cause: BaseException | None
     ) -> None:
         """End an event, those before it if it completes, those after it if it fails."""
-        with self.changed:
+        with self._lock:
             if event.state != "pending" or event not in self._events:
                 return
             at = self._events.index(event)
@@ -208,4 +212,4 @@ class FakeQueue:
             else:
                 event.state = "lost"
             self._events = [e for e in self._events if e.state in ("pending", "lost")]
-            self.changed.notify_all()
+        self._changes.tell()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, final
 
 from ..errors import InvalidArgumentError
+from ._waiting import Latch
 
 Step = Literal[
     "supports",
@@ -58,16 +59,16 @@ class Hang:
     __slots__ = ("_free", "reached")
 
     def __init__(self) -> None:
-        self._free = threading.Event()
-        self.reached = threading.Event()
+        self._free = Latch()
+        self.reached = Latch()
 
     def let_go(self) -> None:
         """Let the step go on as if nothing had been."""
-        self._free.set()
+        self._free.open()
 
     def wait(self, deadline: float | None = None) -> bool:
         """Hang; whether it was let go before `deadline`."""
-        self.reached.set()
+        self.reached.open()
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         return self._free.wait(left)
 

@@ -21,6 +21,7 @@ from ._cpu import CPU, CpuDevice
 from ._kernels import HostKernel, has_host_kernel, host_kernel, host_operands
 from ._program_kernel import parts
 from ._quiet import loud, quiet
+from ._waiting import Gate, Latch, start
 
 
 @final
@@ -30,21 +31,18 @@ class HostEvent:
     __slots__ = ("cause", "ended")
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self.ended = Latch()
         self.cause: BaseException | None = None
 
 
-def _run(launch: Launch, event: HostEvent) -> None:
+def _run(launch: Launch) -> None:
     before = quiet()
     try:
         for part in parts(launch):
             kernel: HostKernel = part.kernel  # type: ignore[assignment]
             kernel(*host_operands(part, lambda binding: binding))
-    except Exception as error:
-        event.cause = error
     finally:
         loud(before)
-        event.ended.set()
 
 
 class _OnHost:
@@ -100,7 +98,11 @@ class HostEndpoint(_OnHost):
     def enqueue(self, launch: Launch) -> object:
         """Run the launch. An interrupt passes through with nothing left running."""
         event = HostEvent()
-        _run(launch, event)
+        try:
+            _run(launch)
+        except Exception as error:
+            event.cause = error
+        event.ended.open()
         return event
 
     def synchronise(self, deadline: float) -> Proof:
@@ -120,17 +122,16 @@ class HostStream(_OnHost):
     def __init__(self, name: str = "cpu:stream", memory: CpuDevice = CPU) -> None:
         super().__init__(name, memory)
         self._launches: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._may_run = threading.Event()
-        self._may_run.set()
+        self._may_run = Gate()
         self._thread: threading.Thread | None = None
 
     def hold(self) -> None:
         """Begin no further launch until `let_go`: for tests and for debugging."""
-        self._may_run.clear()
+        self._may_run.close()
 
     def let_go(self) -> None:
         """Begin launches again."""
-        self._may_run.set()
+        self._may_run.open()
 
     def enqueue(self, launch: Launch) -> object:
         """Hand the launch to the stream's thread and return its event."""
@@ -141,7 +142,8 @@ class HostStream(_OnHost):
                 name=self.name,
                 daemon=True,
             )
-            self._thread.start()
+        if self._thread.ident is None:
+            start([self._thread])
         elif not self._thread.is_alive():
             lost = EngineLostError(operation="enqueue", engine=self.name)
             raise NotEnqueuedError(operation="enqueue", found=str(lost)) from lost
@@ -163,13 +165,15 @@ class HostStream(_OnHost):
             launches.put(None)
 
 
-def _stream(launches: queue.SimpleQueue[Any], may_run: threading.Event) -> None:
+def _stream(launches: queue.SimpleQueue[Any], may_run: Gate) -> None:
     while (item := launches.get()) is not None:
         launch, event = item
         del item
         may_run.wait()
-        if launch is None:
-            event.ended.set()
-        else:
-            _run(launch, event)
+        try:
+            if launch is not None:
+                _run(launch)
+        except BaseException as error:  # whatever a kernel raises is its own failure
+            event.cause = error
+        event.ended.open()
         del launch, event  # the last launch's memory must not live until the next

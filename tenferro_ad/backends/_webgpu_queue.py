@@ -29,6 +29,7 @@ from ._backend import Launch, Proof
 from ._printed import PrintedKernel, buffer_of, parameters
 from ._printed_device import DeviceBuffer
 from ._program_kernel import parts
+from ._waiting import Gate, Latch, start
 
 MOST_GROUPS: Final = 65_535
 """Work groups along one axis of a dispatch; more are folded into the second axis."""
@@ -58,13 +59,13 @@ class GpuEvent:
         self.kept = kept
         self.cause: BaseException | None = None
         self.state: Proof = "unproven"
-        self.ended = threading.Event()
+        self.ended = Latch()
 
     def end(self, state: Proof, cause: BaseException | None) -> None:
         """Publish how it ended; the commands are used up."""
         self.state, self.cause = state, cause
         self.commands = self.action = None
-        self.ended.set()
+        self.ended.open()
 
 
 @final
@@ -94,8 +95,7 @@ class WebGpuQueue:
         self.launches = 0
         self._lost: list[BaseException] = []
         self._work: queue.SimpleQueue[GpuEvent | None] = queue.SimpleQueue()
-        self._may_run = threading.Event()
-        self._may_run.set()
+        self._may_run = Gate()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -112,11 +112,11 @@ class WebGpuQueue:
 
     def hold(self) -> None:
         """Submit nothing more until `let_go`: what is enqueued stays in flight."""
-        self._may_run.clear()
+        self._may_run.close()
 
     def let_go(self) -> None:
         """Submit again."""
-        self._may_run.set()
+        self._may_run.open()
 
     # -- kernels -----------------------------------------------------------------------
 
@@ -229,7 +229,8 @@ class WebGpuQueue:
                 name=f"{self.name} submit",
                 daemon=True,
             )
-            self._thread.start()
+        if self._thread.ident is None:
+            start([self._thread])
         self._work.put(event)
 
     def await_event(self, event: object, deadline: float) -> Proof:
@@ -276,7 +277,7 @@ def _submit(
     device: Any,
     work: queue.SimpleQueue[GpuEvent | None],
     lost: list[BaseException],
-    may_run: threading.Event,
+    may_run: Gate,
 ) -> None:
     """Submit what arrived as one batch, wait for its proof, and so on.
 

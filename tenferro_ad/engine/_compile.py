@@ -11,7 +11,7 @@ import numpy as np
 import optree
 
 from .._ledger import STATE
-from ..errors import InvalidArgumentError, NotUniqueError
+from ..errors import BorrowConflictError, InvalidArgumentError, NotUniqueError
 from ..ops import evaluate
 from ..runtime import (
     Cache,
@@ -23,7 +23,7 @@ from ..runtime import (
 )
 from ..storage import ValueRecord, land, record_of
 from ._dispatch import HANDLES
-from ._eager import EagerTensor
+from ._eager import DONATED, EagerTensor
 from ._make import device_in, tensors
 from ._pytrees import flatten, need_callable, numbers_of
 from ._trace import aval_like, handles_on, merged, traced
@@ -136,7 +136,11 @@ class Compiled:
             for k in entry.donated:
                 if k not in spent:  # nothing wrote over it
                     given[k]._rec = records[k]
+                else:
+                    given[k]._node = DONATED
             raise
+        for k in entry.donated:
+            given[k]._node = DONATED
         kept = [r for k, r in enumerate(records) if k not in entry.donated]
         return entry.result(handles_on(found, kept))
 
@@ -249,7 +253,16 @@ def _make_inline(x: EagerTensor, k: int, records: list[ValueRecord]) -> None:
     """
     record = records[k]
     if record.home is not None and type(record.array) is np.ndarray:
-        tensor = record.into_tensor()
+        try:
+            tensor = record.into_tensor()
+        except BorrowConflictError as error:
+            raise BorrowConflictError(
+                operation="compiled function",
+                argument="donate_argnums",
+                requested=error.requested,
+                outstanding=error.outstanding,
+                count=error.count,
+            ) from None
         x._rec = records[k] = record = record_of(
             tensor, record.aval, "compiled function"
         )

@@ -7,7 +7,7 @@ no write authority; `into_value` moves the owner out when nobody else holds the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from ._operators import Operators
 else:
     Operators = object
+
+
+DONATED: Final = -2
+"""The node of a handle whose value a compiled function took over."""
 
 
 @final
@@ -144,8 +148,11 @@ class EagerTensor(Operators):
     def _live(self, operation: str) -> ValueRecord:
         record: ValueRecord | None = self._rec
         if record is None:
+            donated = self._node == DONATED
             raise UseAfterMoveError(
-                operation=operation, kind="EagerTensor", consumed_by="into_value"
+                operation=operation,
+                kind="EagerTensor",
+                consumed_by="compiled function" if donated else "into_value",
             )
         return record
 

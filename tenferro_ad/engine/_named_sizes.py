@@ -10,6 +10,7 @@ import optree
 from ..errors import InvalidArgumentError, TenferroError
 from ..ops import Program
 from ..storage import host_elements
+from ._axes import int_of
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable
@@ -93,6 +94,7 @@ class SymbolicProgram:
                 found=f"{', '.join(sizes) or 'no name'}",
                 fix=f"give a length for each of {', '.join(self.names)}",
             )
+        sizes = {n: int_of("SymbolicProgram.at", n, m, 0) for n, m in sizes.items()}
         key = tuple(sizes[n] for n in self.names)
         found = self._found.get(key)
         if found is None:

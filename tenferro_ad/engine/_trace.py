@@ -51,9 +51,9 @@ class Spec:
         dtype: Any = np.float64,
         device: Any = None,
     ) -> None:
-        given = (shape,) if isinstance(shape, str | int) else tuple(shape)
         self.shape: tuple[int | str, ...] = tuple(
-            n if isinstance(n, str) else int_of("Spec", "shape", n, 0) for n in given
+            n if isinstance(n, str) else int_of("Spec", "shape", n, 0)
+            for n in lengths_of(shape)
         )
         self.dtype = dtype_of("Spec", dtype)
         self.device = device_of(device, "Spec")
@@ -64,8 +64,29 @@ class Spec:
         return tuple(dict.fromkeys(n for n in self.shape if isinstance(n, str)))
 
     def at(self, sizes: Mapping[str, int]) -> Aval:
-        """The aval at these lengths of named axes. Raises KeyError. Cost: constant."""
-        shape = tuple(sizes[n] if isinstance(n, str) else n for n in self.shape)
+        """The aval at these lengths of named axes.
+
+        Raises:
+            InvalidArgumentError: no mapping, or one that lacks a name.
+            DTypeError, InvalidArgumentError: a length that is none.
+
+        Cost: constant.
+        """
+        known = isinstance(sizes, Mapping)
+        missing = [n for n in self.names if not known or n not in sizes]
+        if not known or missing:
+            raise InvalidArgumentError(
+                operation="Spec.at",
+                argument="sizes",
+                found=f"no length for `{missing[0]}`"
+                if known
+                else f"a `{type(sizes).__name__}`",
+                fix="give a mapping with a length for each name",
+            )
+        shape = tuple(
+            int_of("Spec.at", "sizes", sizes[n], 0) if isinstance(n, str) else n
+            for n in self.shape
+        )
         return aval_of(shape, self.dtype, self.device)
 
     @property
@@ -86,6 +107,13 @@ class Spec:
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+def lengths_of(shape: Any) -> tuple[Any, ...]:
+    """What may be lengths of axes, one by one."""
+    if isinstance(shape, str | int | float | complex | None) or not np.iterable(shape):
+        return (shape,)
+    return tuple(shape)
 
 
 @final

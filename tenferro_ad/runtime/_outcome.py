@@ -53,7 +53,10 @@ class CompletionUnproven:
 
 def said(cause: BaseException | None, otherwise: str = "") -> str:
     """What an exception is and says."""
-    return otherwise if cause is None else f"{type(cause).__name__}: {cause}"
+    if cause is None:
+        return otherwise
+    name, text = type(cause).__name__, str(cause)
+    return f"{name}: {text}" if text else name
 
 
 def failure(name: str, cause: BaseException, fix: str) -> ExecutionError:

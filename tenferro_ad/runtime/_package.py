@@ -10,9 +10,9 @@ uses up the bundle. Nothing here copies bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from .._aval import Aval, aval_of
 from .._ownership import MoveOnly
@@ -21,6 +21,7 @@ from ..errors import (
     InvalidArgumentError,
     OutputAccessError,
     OutputExtractError,
+    named,
 )
 from ..storage import (
     AdValueRecord,
@@ -31,6 +32,7 @@ from ..storage import (
     TensorView,
     ValueRecord,
 )
+from ._arguments import index_of, items_of, shown
 from ._trace import is_symbolic, traced_error
 
 Binding = DescriptorSlot | AdValueRecord
@@ -63,6 +65,7 @@ class ExecutionInputs(MoveOnly):
     _ei_donated: tuple[int, ...]
     _ei_group: AllocationGroup
 
+    @named("ExecutionInputs", slot="bindings")
     def __new__(
         cls,
         group: AllocationGroup,
@@ -81,20 +84,27 @@ class ExecutionInputs(MoveOnly):
 
         Raises:
             InvalidSlotError: A slot is vacant or of another group; nothing changed.
-            InvalidArgumentError: A donated position that is no bound slot, or a value
-                that was moved out; nothing changed.
+            InvalidArgumentError: Something that is no group, a donated position that
+                is no bound slot, or a value that was moved out; nothing changed.
             TracedConversionError: A traced value; nothing changed.
             BorrowConflictError: A view of the group is open; nothing changed.
 
         Cost: O(bindings); no allocation, copy or provider call.
         """
-        bound = tuple(bindings)
+        if not isinstance(group, AllocationGroup):
+            raise InvalidArgumentError(
+                operation="ExecutionInputs",
+                argument="group",
+                found=shown(group),
+                fix="pass an `AllocationGroup`, or use `ExecutionInputs.of_values`",
+            )
+        bound = items_of("ExecutionInputs", "bindings", bindings, _BIND)
         for binding in bound:
             if isinstance(binding, AdValueRecord):
                 _require_bytes(binding._record)
             else:
                 group.record(binding)
-        donated = _donated(bound, donate)
+        donated = _donated("ExecutionInputs", bound, donate)
         inputs: ExecutionInputs = object.__new__(cls)
         inputs._ei_group = group._move("ExecutionInputs")
         inputs._ei_bindings = bound
@@ -103,6 +113,7 @@ class ExecutionInputs(MoveOnly):
         return inputs
 
     @classmethod
+    @named("ExecutionInputs.of_tensors", bindings="tensors")
     def of_tensors(
         cls, tensors: Sequence[Tensor], *, donate: Sequence[int] = ()
     ) -> ExecutionInputs:
@@ -110,14 +121,15 @@ class ExecutionInputs(MoveOnly):
 
         Raises:
             GroupConstructionError: A tensor appears twice, was moved, or is borrowed.
-            InvalidArgumentError: A donated position that is not bound. In each case
-                nothing changed.
+            InvalidArgumentError: Something that is no value, or a donated position
+                that is not bound. In each case nothing changed.
 
         Cost: O(tensors); no allocation, copy or provider call.
         """
-        return cls.of_values(tensors, donate=donate)
+        return cls._of("ExecutionInputs.of_tensors", "tensors", tensors, donate)
 
     @classmethod
+    @named("ExecutionInputs.of_values", bindings="values", tensors="values")
     def of_values(
         cls, values: Sequence[Any], *, donate: Sequence[int] = ()
     ) -> ExecutionInputs:
@@ -139,17 +151,26 @@ class ExecutionInputs(MoveOnly):
 
         Cost: O(values); no allocation, copy or provider call.
         """
+        return cls._of("ExecutionInputs.of_values", "values", values, donate)
+
+    @classmethod
+    def _of(
+        cls, operation: str, argument: str, values: Any, donate: Any
+    ) -> ExecutionInputs:
+        given = items_of(operation, argument, values, _GIVE)
         attached = {
-            k: _retained(value, k)
-            for k, value in enumerate(values)
+            k: _retained(operation, f"{argument}[{k}]", value)
+            for k, value in enumerate(given)
             if not isinstance(value, Tensor)
         }
-        _donated([attached.get(k) for k in range(len(values))], donate)
-        tensors = [value for value in values if isinstance(value, Tensor)]
+        bound = [attached.get(k) for k in range(len(given))]
+        donated = _donated(operation, bound, donate)
+        for record in attached.values():
+            _require_bytes(record._record)
+        tensors = [value for value in given if isinstance(value, Tensor)]
         group, slots = AllocationGroup.of_tensors(tensors)
-        rest = iter(slots)
-        bindings = [attached.get(k) or next(rest) for k in range(len(values))]
-        return cls(group, bindings, donate=donate)
+        rest: Iterator[Binding] = iter(slots)
+        return cls(group, [b or next(rest) for b in bound], donate=donated)
 
     def __len__(self) -> int:
         return len(self._ei_bindings)
@@ -207,7 +228,13 @@ class ExecutionInputs(MoveOnly):
         return f"ExecutionInputs({len(self)} bound, {self._ei_group!r})"
 
 
-def _retained(value: Any, position: int) -> AdValueRecord:
+_BIND: Final = "bind slots of the group, or records of retained values, in a sequence"
+_GIVE: Final = (
+    "give a sequence of tensors, eager tensors, or records of retained values"
+)
+
+
+def _retained(operation: str, argument: str, value: Any) -> AdValueRecord:
     """The record of a handle, counted once more."""
     if isinstance(value, AdValueRecord):
         return value
@@ -215,10 +242,7 @@ def _retained(value: Any, position: int) -> AdValueRecord:
     record = getattr(value, "_record", None) if hasattr(value, "aval") else None
     if not isinstance(record, ValueRecord):
         raise InvalidArgumentError(
-            operation="ExecutionInputs",
-            argument=f"values[{position}]",
-            found=f"a `{type(value).__name__}`",
-            fix="give tensors, eager tensors, or records of retained values",
+            operation=operation, argument=argument, found=shown(value), fix=_GIVE
         )
     return AdValueRecord(record)
 
@@ -235,21 +259,22 @@ def _require_bytes(record: ValueRecord) -> None:
         )
 
 
-def _donated(bindings: Sequence[Any], donate: Sequence[int]) -> tuple[int, ...]:
-    for position in donate:
-        if not isinstance(position, int) or not 0 <= position < len(bindings):
-            found = f"position {position!r} of {len(bindings)} bindings"
+def _donated(operation: str, bindings: Sequence[Any], donate: Any) -> tuple[int, ...]:
+    fix = "name positions of tensors that were moved in, in a sequence"
+    positions = []
+    for given in items_of(operation, "donate", donate, fix):
+        position = index_of(given)
+        if position is None or not 0 <= position < len(bindings):
+            found = f"position {shown(given)} of {len(bindings)} bindings"
         elif isinstance(bindings[position], AdValueRecord):
             found = f"position {position}, a value that others hold too"
         else:
+            positions.append(position)
             continue
         raise InvalidArgumentError(
-            operation="ExecutionInputs",
-            argument="donate",
-            found=found,
-            fix="name positions of tensors that were moved in",
+            operation=operation, argument="donate", found=found, fix=fix
         )
-    return tuple(dict.fromkeys(donate))
+    return tuple(dict.fromkeys(positions))
 
 
 # ---- what is bound, for the modules that run it
@@ -288,6 +313,19 @@ def view_of(inputs: ExecutionInputs, binding: Binding) -> TensorView:
 ExecutionOutput = DescriptorSlot | OutputMetadata
 
 
+def output_at(outputs: Sequence[Any], output: Any) -> Any:
+    """One output; None where there is no such position."""
+    at = index_of(output)
+    return None if at is None or not 0 <= at < len(outputs) else outputs[at]
+
+
+def no_output(outputs: Sequence[Any], output: Any) -> tuple[str, str]:
+    """What was found in place of a position, and what to do."""
+    last = len(outputs) - 1
+    fix = f"use a position from 0 to {last}" if outputs else "there is no output to ask"
+    return f"output {shown(output)} of {len(outputs)}", fix
+
+
 def extracted(group: AllocationGroup, outputs: Sequence[Any], output: int) -> Tensor:
     """Use up the group for the tensor of one output.
 
@@ -296,14 +334,16 @@ def extracted(group: AllocationGroup, outputs: Sequence[Any], output: int) -> Te
         BorrowConflictError: a view of the group is open. In both cases the group is
             unchanged.
     """
-    if not 0 <= output < len(outputs):
+    found = output_at(outputs, output)
+    if found is None:
+        what, fix = no_output(outputs, output)
         raise OutputExtractError(
             operation="into_output",
             argument="output",
-            found=f"output {output} of {len(outputs)}",
+            found=what,
+            fix=fix,
             reason="invalid-output",
         )
-    found = outputs[output]
     if isinstance(found, OutputMetadata):
         raise OutputExtractError(
             operation="into_output",
@@ -355,14 +395,16 @@ class ExecutionBundle(MoveOnly):
         Cost: constant; no allocation, copy or provider call.
         """
         self._require("output")
-        if not 0 <= output < len(self):
+        found = output_at(self._eb_outputs, output)
+        if found is None:
+            what, fix = no_output(self._eb_outputs, output)
             raise OutputAccessError(
                 operation="output",
                 argument="output",
-                found=f"output {output} of {len(self)}",
+                found=what,
+                fix=fix,
                 recovered=self,
             )
-        found = self._eb_outputs[output]
         if isinstance(found, OutputMetadata):
             return found
         return self._eb_group.view(found)

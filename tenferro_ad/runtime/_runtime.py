@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from ..backends import CPU, DEADLINE, Engine, HostEndpoint, HostStream
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, named
+from ..ops import Program
 from ..storage import Contiguous
+from ._arguments import deadline_of, seconds_of, shown
 from ._direct import device_of
 from ._graph import CompiledGraph, compile_program
 from ._graph_work import GraphWork, check_bindings, check_inputs, settle
@@ -32,11 +34,12 @@ class Runtime:
     Args:
         endpoint: discovery name ("cpu"), a device (`x.device`), or an endpoint.
         name: the engine's id, of your choice; it stands in messages.
-        deadline: seconds without proof of completion after which work counts as
-            unproven; long on purpose.
+        deadline: seconds (above 0) without proof of completion after which work counts
+            as unproven; long on purpose.
 
     Raises:
-        InvalidArgumentError: no device or endpoint of this name or kind.
+        InvalidArgumentError: no device or endpoint of this name or kind, a name that
+            is no text, a deadline that is no number above 0.
 
     Cost: nothing runs before the first submission, which starts two threads; they end
         with `close` or with the runtime.
@@ -44,6 +47,7 @@ class Runtime:
 
     __slots__ = ("_engine", "_scoped", "name")
 
+    @named("Runtime", device="endpoint")
     def __init__(
         self,
         endpoint: Any = "cpu",
@@ -51,9 +55,17 @@ class Runtime:
         name: str | None = None,
         deadline: float = DEADLINE,
     ) -> None:
+        patience = deadline_of("Runtime", "deadline", deadline)
+        if not isinstance(name, str | None):
+            raise InvalidArgumentError(
+                operation="Runtime",
+                argument="name",
+                found=shown(name),
+                fix="give a text, or None for the endpoint's own name",
+            )
         endpoint, scoped = endpoints_of(endpoint)
         self.name = endpoint.name if name is None else name
-        self._engine = Engine(endpoint, deadline, id=self.name)
+        self._engine = Engine(endpoint, patience, id=self.name)
         self._scoped = scoped
 
     @property
@@ -74,11 +86,12 @@ class Runtime:
         Cost: time linear in the program; nothing is allocated or run.
         """
         program = getattr(traced, "program", None)
-        if program is None or not hasattr(traced, "constants"):
+        known = isinstance(program, Program) and hasattr(traced, "metadata")
+        if not known or isinstance(traced, CompiledGraph | type):
             raise InvalidArgumentError(
                 operation="Runtime.compile",
                 argument="traced",
-                found=f"a `{type(traced).__name__}`",
+                found=shown(traced),
                 fix="pass `ta.trace(fn, *specs)`; give named sizes with `.at(...)`",
             )
         constants = [c._record for c in traced.constants]
@@ -116,16 +129,14 @@ class Runtime:
             raise InvalidArgumentError(
                 operation="submit",
                 argument="inputs",
-                found=f"a `{type(inputs).__name__}`",
+                found=shown(inputs),
                 fix="move the values into `ExecutionInputs`: a task owns what it uses",
             )
 
         def work() -> Work:
             bindings = inputs._ei_bindings
             check_inputs(graph, self.endpoint, avals_of(inputs), "submit")
-            made = GraphWork(
-                graph.variant(inputs._ei_donated, strides_of_inputs(inputs))
-            )
+            made = GraphWork(_variant(graph, inputs))
             check_bindings(made, bindings)
             settle((*bindings, *graph.held), "submit")
             return made
@@ -153,15 +164,26 @@ class Runtime:
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more and wait until everything submitted has ended.
 
+        Args:
+            timeout: seconds to wait at most; None is for ever, 0 or less only looks.
+
         Returns:
             Whether it all ended within `timeout` seconds.
 
-        Raises nothing. Cost: waits; moves no bytes.
+        Raises:
+            InvalidArgumentError: `timeout` is no number of seconds; the runtime is
+                as it was.
+
+        Cost: waits; moves no bytes.
         """
-        return self._engine.close(timeout)
+        return self._engine.close(seconds_of("close", "timeout", timeout))
 
     def __repr__(self) -> str:
         return f"Runtime({self.name!r} on {self.endpoint!r})"
+
+
+_OFFERED: Final = ("name", "memory", "is_synchronous", "is_lost", "enqueue")
+"""What every endpoint has, see `Endpoint`."""
 
 
 def endpoints_of(given: Any) -> tuple[Any, Any]:
@@ -175,14 +197,27 @@ def endpoints_of(given: Any) -> tuple[Any, Any]:
     if given is CPU or given == "cpu:stream":
         return HostStream("cpu:stream", CPU), HostEndpoint("cpu", CPU)
     endpoint = getattr(given, "endpoint", given)
-    if not hasattr(endpoint, "enqueue"):
+    is_endpoint = all(hasattr(endpoint, name) for name in _OFFERED)
+    if not is_endpoint or isinstance(endpoint, type):
         raise InvalidArgumentError(
             operation="Runtime",
             argument="endpoint",
-            found=f"a `{type(given).__name__}`",
+            found=shown(given),
             fix="give a discovery name, a tensor's device, or an endpoint",
         )
     return endpoint, endpoint
+
+
+def _variant(graph: CompiledGraph, inputs: ExecutionInputs) -> CompiledGraph:
+    """The graph for these layouts and donations, which the package names `donate`."""
+    try:
+        return graph.variant(inputs._ei_donated, strides_of_inputs(inputs))
+    except InvalidArgumentError as error:
+        if error.argument != "donate_argnums":
+            raise
+        raise InvalidArgumentError(
+            operation="submit", argument="donate", found=error.found, fix=error.fix
+        ) from None
 
 
 def strides_of_inputs(inputs: ExecutionInputs) -> Sequence[tuple[int, ...] | None]:
@@ -200,6 +235,6 @@ def _require(graph: Any, operation: str) -> None:
         raise InvalidArgumentError(
             operation=operation,
             argument="graph",
-            found=f"a `{type(graph).__name__}`",
+            found=shown(graph),
             fix="pass what `Runtime.compile` gave",
         )

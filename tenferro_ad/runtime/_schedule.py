@@ -358,7 +358,7 @@ class _Work:
         aval = self.program.avals[self.program.inputs[number]]
         raise InvalidArgumentError(
             operation="compile",
-            argument="donate",
+            argument="donate_argnums",
             found=f"input {number} ({aval!r}), which {why}",
             fix="donate only inputs whose memory an output can take over",
         )

@@ -32,6 +32,7 @@ from ..storage import (
     Tensor,
     TensorView,
 )
+from ._arguments import items_of, shown
 from ._graph import CompiledGraph
 from ._graph_work import (
     GraphWork,
@@ -43,7 +44,7 @@ from ._graph_work import (
     slot_of,
 )
 from ._outcome import Completed, RetiredFailed, failure, rejection
-from ._package import OutputMetadata, extracted
+from ._package import OutputMetadata, extracted, no_output, output_at
 from ._work import allocated, prepared
 
 
@@ -67,18 +68,20 @@ class ScopedReadInputs(MoveOnly):
 
         Cost: O(views); no allocation, copy or provider call.
         """
-        for k, view in enumerate(views):
+        fix = "lend `TensorView`s in a sequence: `tensor.as_view()`, or `guard.view`"
+        lent = items_of("ScopedReadInputs", "views", views, fix)
+        for k, view in enumerate(lent):
             if not isinstance(view, TensorView):
                 raise InvalidArgumentError(
                     operation="ScopedReadInputs",
                     argument=f"views[{k}]",
-                    found=f"a `{type(view).__name__}`",
-                    fix="lend `TensorView`s: `tensor.as_view()`, or `guard.view`",
+                    found=shown(view),
+                    fix=fix,
                 )
             view._live("ScopedReadInputs")
         inputs: ScopedReadInputs = object.__new__(cls)
         inputs._moved_by = None
-        inputs._sr_views = tuple(views)
+        inputs._sr_views = lent
         return inputs
 
     def __len__(self) -> int:
@@ -128,14 +131,16 @@ class ScopedExecutionBundle(MoveOnly):
         Cost: constant; no allocation, copy or provider call.
         """
         self._require("output")
-        if not 0 <= output < len(self):
+        found = output_at(self._sb_outputs, output)
+        if found is None:
+            what, fix = no_output(self._sb_outputs, output)
             raise OutputAccessError(
                 operation="output",
                 argument="output",
-                found=f"output {output} of {len(self)}",
+                found=what,
+                fix=fix,
                 recovered=self,
             )
-        found = self._sb_outputs[output]
         if isinstance(found, OutputMetadata):
             return found
         if isinstance(found, TensorView):
@@ -153,7 +158,7 @@ class ScopedExecutionBundle(MoveOnly):
         Cost: O(owners); no allocation, copy or provider call.
         """
         self._require("into_owned_output")
-        if isinstance(dict(enumerate(self._sb_outputs)).get(output), TensorView):
+        if isinstance(output_at(self._sb_outputs, output), TensorView):
             raise ScopedOutputExtractError(
                 operation="into_owned_output",
                 argument="output",
@@ -169,6 +174,7 @@ class ScopedExecutionBundle(MoveOnly):
                 operation="into_owned_output",
                 argument="output",
                 found=error.found,
+                fix=error.fix,
                 reason="output",
                 cause=error,
                 recovered=self,

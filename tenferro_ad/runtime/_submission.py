@@ -12,14 +12,13 @@ belong to its line.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from .._ledger import STATE, State
 from .._ownership import MoveOnly
 from .._source import Line, asked_at, source_line
-from ..backends import Engine, PreparedLaunch
+from ..backends import Engine, Latch, PreparedLaunch
 from ..errors import (
     CompletionError,
     InvalidArgumentError,
@@ -28,6 +27,7 @@ from ..errors import (
 )
 from ..ops import Op
 from ..storage import AdValueRecord, AllocationSpan, Tensor
+from ._arguments import seconds_of
 from ._outcome import (
     Completed,
     CompletionUnproven,
@@ -46,28 +46,38 @@ ExecutionOutcome = (
 
 @final
 class _Answer:
-    """Where a task leaves its outcome; the handle looks there, or nobody does."""
+    """Where a task leaves its outcome; the handle looks there, or nobody does.
 
-    __slots__ = ("_outcomes", "admission", "ended", "refusal")
+    Whoever asks first gets it. A claim is given back by name, so an interrupt between
+    taking the outcome and handing it out loses nothing.
+    """
+
+    __slots__ = ("_claims", "admission", "ended", "outcome", "refusal")
 
     def __init__(self) -> None:
-        self.admission = threading.Event()
-        self.ended = threading.Event()
+        self.admission = Latch()
+        self.ended = Latch()
         self.refusal: BaseException | None = None
-        self._outcomes: list[ExecutionOutcome] = []
+        self.outcome: ExecutionOutcome | None = None
+        self._claims: list[object] = []
 
     def publish(self, outcome: ExecutionOutcome) -> None:
         """Leave the outcome, once."""
-        self._outcomes.append(outcome)
-        self.ended.set()
-        self.admission.set()
+        self.outcome = outcome
+        self.ended.open()
+        self.admission.open()
 
-    def take(self) -> ExecutionOutcome | None:
-        """Take the outcome; the first one who asks gets it."""
-        try:
-            return self._outcomes.pop()
-        except IndexError:
-            return None
+    def claim(self, mine: object) -> bool:
+        """Whether `mine` is the first to ask for the outcome."""
+        self._claims.append(mine)
+        return self._claims[0] is mine
+
+    def unclaim(self, mine: object) -> bool:
+        """Give up the claim, if it is the first; whether it was."""
+        if self._claims[:1] != [mine]:
+            return False
+        self._claims.clear()
+        return True
 
 
 @final
@@ -89,27 +99,40 @@ class ExecutionHandle(MoveOnly):
     def is_done(self) -> bool:
         """Whether `wait` would return at once. Cost: constant; no provider call."""
         self._require("is_done")
-        return self._eh_answer.ended.is_set()
+        return self._eh_answer.ended.is_open
 
     def wait(self, timeout: float | None = None) -> ExecutionOutcome:
         """Use up the handle and return the outcome, once the work has retired.
+
+        Args:
+            timeout: seconds to wait at most; None is for ever, 0 or less only looks.
 
         Raises:
             OutcomePendingError: Not within `timeout` seconds; the handle stays usable,
                 as it does after an interrupt.
             UseAfterMoveError: The outcome was taken before.
+            InvalidArgumentError: `timeout` is no number of seconds.
 
         Cost: a synchronisation point; no copy.
         """
         self._require("wait")
         answer = self._eh_answer
-        if not answer.ended.wait(timeout):
+        if not answer.ended.wait(seconds_of("wait", "timeout", timeout)):
             raise OutcomePendingError(operation="wait")
-        outcome = answer.take()
-        self._moved_by = "wait"
-        if outcome is None:  # another thread was first
-            self._require("wait")
-        return outcome  # type: ignore[return-value]
+        mine, outcome = object(), None
+        try:
+            first = answer.claim(mine)
+            self._moved_by = "wait"
+            if not first:  # another thread was
+                self._require("wait")
+            outcome, answer.outcome = answer.outcome, None
+            return outcome  # type: ignore[return-value]
+        except BaseException as error:
+            is_interrupt = not isinstance(error, Exception)
+            if is_interrupt and answer.unclaim(mine):  # not taken after all
+                answer.outcome = outcome or answer.outcome
+                self._moved_by = None
+            raise
 
     def __repr__(self) -> str:
         if self._moved_by is not None:
@@ -123,11 +146,13 @@ class Task:
 
     __slots__ = (
         "_asked",
+        "_begun",
         "_endpoint",
         "_inputs",
         "_name",
         "_outputs",
         "_state",
+        "_turn",
         "_work",
         "answer",
     )
@@ -138,13 +163,38 @@ class Task:
         self._work: Work | None = work
         self._inputs: ExecutionInputs | None = inputs
         self._outputs: list[Tensor] = []
+        self._turn: list[None] = [None]
+        self._begun = False
         self._state: State = STATE.get()
         slow = self._state.account.slow
         self._asked: Line | None = source_line() if slow else None
         self.answer = _Answer()
 
+    def _is_ours(self) -> bool:
+        """Whether the engine has the task, or gets it now: nobody took it back."""
+        if not self._begun:
+            try:
+                self._turn.pop()
+            except IndexError:
+                return False
+            self._begun = True
+        return True
+
+    def withdraw(self) -> bool:
+        """Take the inputs back, if the engine has not begun: for a submitter who was
+        interrupted and does not know whether the task was posted."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return False
+        self._forget()
+        return True
+
     def launches(self) -> Iterator[PreparedLaunch]:
-        """Allocate the outputs and prepare access to them and to the inputs."""
+        """Allocate the outputs and prepare access to them and to the inputs; nothing
+        if the task was taken back."""
+        if not self._is_ours():
+            return
         work, inputs = self._work, self._inputs
         assert work is not None
         assert inputs is not None
@@ -155,12 +205,13 @@ class Task:
 
     def admitted(self) -> None:
         """The endpoint took the work."""
-        self.answer.admission.set()
+        self.answer.admission.open()
 
     def reject(self, cause: BaseException) -> None:
         """Nothing was enqueued: the inputs are as they were."""
-        self.answer.refusal = cause
-        self._publish_failure(cause)
+        if self._is_ours():
+            self.answer.refusal = cause
+            self._publish_failure(cause)
 
     def retire(self, cause: BaseException | None) -> None:
         """Everything is released: publish the outputs, or the inputs with the cause."""
@@ -187,6 +238,8 @@ class Task:
     ) -> None:
         """Completion is not proven: let go of the owners and say so. What others hold
         too may still be read, and so is never unique again."""
+        if not self._is_ours():
+            return
         assert self._inputs is not None
         assert self._work is not None
         for attached in (*self._inputs._take().bindings, *self._work.constants):
@@ -269,30 +322,31 @@ def submitted(
 ) -> ExecutionHandle:
     """Use up the inputs and post the work that `make` derives from them.
 
+    An interrupt leaves the inputs usable if the engine has not begun; otherwise the
+    work goes on, as if its handle had been dropped.
+
     Raises:
         SubmitRejected: nothing was enqueued; it has the exact inputs.
         UseAfterMoveError: the inputs were used up before.
     """
     inputs._require(operation)
-    inputs._moved_by = operation
+    task: Task | None = None
     try:
+        inputs._moved_by = operation
         task = Task(engine.endpoint, make(), inputs)
+        answer = task.answer
+        engine.post(task)
+        answer.admission.wait(engine.deadline)
     except BaseException as error:
-        inputs._moved_by = None
+        if task is None or task.withdraw():
+            inputs._moved_by = None
         if not isinstance(error, Exception):
             raise
         raise rejection(SubmitRejected, operation, name, error, inputs) from error
-    answer = task.answer
-    try:
-        engine.post(task)
-    except Exception as error:
-        inputs._moved_by = None
-        raise rejection(SubmitRejected, operation, name, error, inputs) from error
     finally:
-        del task  # it belongs to the engine now, or to nobody
-    answer.admission.wait(engine.deadline)
+        task = None  # it belongs to the engine now, or to nobody
     refusal = answer.refusal
     if refusal is None:
         return ExecutionHandle._make(answer)
-    answer.take()
+    answer.outcome = None
     raise rejection(SubmitRejected, operation, name, refusal, inputs) from refusal

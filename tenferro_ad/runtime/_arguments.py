@@ -1,0 +1,90 @@
+"""Arguments of submission, checked one by one: each refusal names its argument."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+from ..errors import InvalidArgumentError
+
+
+def shown(value: Any) -> str:
+    """Something of the caller's, in few words and without an address."""
+    if value is None or isinstance(value, str | int | float | complex):
+        return f"{value!r}"
+    return f"a `{type(value).__name__}`"
+
+
+def seconds_of(operation: str, argument: str, value: Any) -> float | None:
+    """A number of seconds; None stays.
+
+    Raises:
+        InvalidArgumentError: no number, or not a number (nan).
+    """
+    if value is None:
+        return None
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf if value > 0 else -math.inf
+        if not math.isnan(found):
+            return found
+    raise InvalidArgumentError(
+        operation=operation,
+        argument=argument,
+        found=shown(value),
+        fix="give a number of seconds, or None to wait for ever",
+    )
+
+
+def deadline_of(operation: str, argument: str, value: Any) -> float:
+    """A number of seconds above 0.
+
+    Raises:
+        InvalidArgumentError: anything else.
+    """
+    try:
+        found = seconds_of(operation, argument, value)
+    except InvalidArgumentError:
+        found = None
+    if found is None or found <= 0:
+        raise InvalidArgumentError(
+            operation=operation,
+            argument=argument,
+            found=shown(value),
+            fix="give a number of seconds above 0",
+        )
+    return found
+
+
+def index_of(value: Any) -> int | None:
+    """A Python int; None where it is no integer (a truth value is none)."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def items_of(operation: str, argument: str, value: Any, fix: str) -> tuple[Any, ...]:
+    """The items of a sequence.
+
+    Raises:
+        InvalidArgumentError: no sequence, or a text.
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        try:
+            return tuple(value)
+        except TypeError:  # it only says that it can be iterated over
+            pass
+    raise InvalidArgumentError(
+        operation=operation, argument=argument, found=shown(value), fix=fix
+    )
+
+
+__all__ = ["deadline_of", "index_of", "items_of", "seconds_of", "shown"]
