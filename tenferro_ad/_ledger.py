@@ -246,8 +246,13 @@ class LedgerScope:
         state = STATE.get()
         self._account.parent = state.account
         self._account.slow = self._account.slow or state.account.slow
-        STATE.set(State(self._account, state.reason, state.level, state.trace))
-        return self
+        try:
+            STATE.set(State(self._account, state.reason, state.level, state.trace))
+            return self
+        except BaseException:  # an interrupt: nobody will call `__exit__`
+            STATE.set(state)
+            self._account.parent = None
+            raise
 
     def __exit__(self, *exc: object) -> None:
         # Only this scope ends: a tape that was left meanwhile stays left, and a scope

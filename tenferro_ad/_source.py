@@ -44,11 +44,12 @@ def asked() -> Line | None:
 @contextmanager
 def asked_at(line: Line | None) -> Iterator[None]:
     """What happens inside belongs to `line`."""
-    token = _ASKED.set(line)
+    before = _ASKED.get()
     try:
+        _ASKED.set(line)
         yield
     finally:
-        _ASKED.reset(token)
+        _ASKED.set(before)
 
 
 __all__ = ["Line", "asked", "asked_at", "source_line"]

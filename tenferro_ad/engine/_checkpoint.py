@@ -196,8 +196,9 @@ def checkpoint(
         level = RegionLevel(core, outer, verifies)
         inner_args, inner_kwargs = optree.tree_unflatten(treedef, inner)
         del inner
-        before = enter_level(level)
+        before = STATE.get()
         try:
+            enter_level(level)
             result = f(*inner_args, **inner_kwargs)
         finally:
             leave_level(before)

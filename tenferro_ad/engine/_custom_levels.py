@@ -104,8 +104,8 @@ class _Guard:
 def guarded(level: Any, name: str, fn: Callable[[], Any]) -> Any:
     """`fn()` as the levels around `level` see it."""
     before = STATE.get()
-    STATE.set(before.at(_Guard(level, name)))
     try:
+        STATE.set(before.at(_Guard(level, name)))
         return fn()
     finally:
         leave_level(before)
@@ -142,12 +142,12 @@ class CustomSpec:
         bare = not any(type(c) is EagerTensor for c in cts)
         seeds = [None if c is None else _dressed(c) for c in cts]
         state = STATE.get()
-        # Bare records belong to no recording: neither does what is made of them.
-        token = STATE.set(state.at(None) if bare else state)
         try:
+            # Bare records belong to no recording: neither does what is made of them.
+            STATE.set(state.at(None) if bare else state)
             found = self._pull(seeds, [_dressed(x) for x in saved])
         finally:
-            STATE.reset(token)
+            STATE.set(state)
         return tuple([x._record if bare and x is not None else x for x in found])
 
     strong = pull

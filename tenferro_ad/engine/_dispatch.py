@@ -112,7 +112,7 @@ def emit(
                     "`tape.backward`, or take `ta.stop_gradient` of it",
                 )
         return [None] * len(outs)
-    if level.closed:
+    if level.closed or level.core.live is None:
         return emit(level.outer, call, records, chains, outs)
     core = level.core
     here: list[int] = []
@@ -252,7 +252,7 @@ def inside(state: State, x: EagerTensor, operation: str) -> EagerTensor:
 
 def leaf_node(level: Any, link: Any, aval: Any) -> int | None:
     """The node of a leaf that a tape meets for the first time; None for other links."""
-    if type(link) is Leaf and level.watches:
+    if type(link) is Leaf and level.watches and level.core.live is not None:
         return level.core.leaf(link, aval)  # type: ignore[no-any-return]
     return None
 
@@ -369,11 +369,10 @@ HANDLES: Final = HandleEvaluator()
 """Operations on eager tensors: `HANDLES.mul(x, y)`."""
 
 
-def enter_level(level: Any) -> State:
-    """Make `level` the innermost one; gives the state to return to."""
-    state = STATE.get()
-    STATE.set(state.at(level))
-    return state
+def enter_level(level: Any) -> None:
+    """Make `level` the innermost one: inside the `try` whose end is `leave_level`, so
+    that an interrupt changes nothing."""
+    STATE.set(STATE.get().at(level))
 
 
 def leave_level(before: State) -> None:
@@ -385,7 +384,7 @@ def leave_level(before: State) -> None:
 
 def open_level(level: Any) -> Any:
     """The innermost of `level` and the levels around it that is still open."""
-    while level is not None and level.closed:
+    while level is not None and (level.closed or level.core.live is None):
         level = level.outer
     return level
 

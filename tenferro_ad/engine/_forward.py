@@ -90,8 +90,9 @@ def jvp(
             linked.append(relinked(x, core, node))
         trees.append(optree.tree_unflatten(treedef, linked))
         del linked
-    before = enter_level(ForwardLevel(core, outer))
+    before = STATE.get()
     try:
+        enter_level(ForwardLevel(core, outer))
         out = f(*trees)
     finally:
         leave_level(before)

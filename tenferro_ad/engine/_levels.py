@@ -134,11 +134,11 @@ class ForwardLevel:
         tangents = [None if n < 0 else self.core.tangents[n] for n in nodes]
         state = STATE.get()
         outer = open_level(self.outer)
-        token = STATE.set(state.at(outer))
         try:
+            STATE.set(state.at(outer))
             pushed = call.push(direct() if bare else HANDLES, tangents, values)
         finally:
-            STATE.reset(token)
+            STATE.set(state)
         if call.is_select:
             self.core.has_select = True
         return [-1 if t is None else self.core.seed(t) for t in pushed]

@@ -149,8 +149,9 @@ class LinearMap:
             given[n] = optree.tree_unflatten(treedef, linked)
             self.leaves.append((tensors, nodes, treedef))
             del linked
-        before = enter_level(LinearLevel(core, outer))
+        before = STATE.get()
         try:
+            enter_level(LinearLevel(core, outer))
             out = f(*given, **kwargs)
         finally:
             leave_level(before)

@@ -318,11 +318,12 @@ def _apart(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fn)
     def run(*facts: Any) -> Any:
-        token = STATE.set(STATE.get().at(None))
+        state = STATE.get()
         try:
+            STATE.set(state.at(None))
             return fn(*facts)
         finally:
-            STATE.reset(token)
+            STATE.set(state)
 
     return run
 

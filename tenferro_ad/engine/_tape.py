@@ -63,7 +63,8 @@ class Tape:
             raise _consumed("enter")
         state = STATE.get()
         if self._level is None:
-            self._level = ReverseLevel(self._core, state.level, watches=True)
+            level = ReverseLevel(self._core, state.level, watches=True)
+            level.closed, self._level = True, level
         elif self._level.outer is not state.level or not self._level.closed:
             raise InactiveTapeError(
                 operation="Tape.__enter__",
@@ -71,22 +72,33 @@ class Tape:
                 found="a tape that began under other tapes, or is open already",
                 fix="use one `with` block for a tape, or `tape.attach()` in a thread",
             )
-        self._level.closed = False
-        STATE.set(state.at(self._level))
-        return self
+        try:
+            self._level.closed = False
+            STATE.set(state.at(self._level))
+            return self
+        except BaseException:  # an interrupt: nobody will call `__exit__`
+            self._level.closed = True
+            STATE.set(state)
+            raise
 
     def __exit__(self, *exc: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         # Blocks may be left in another order than they were entered (generators): this
         # tape ends wherever it stands, and is never the active one again by itself.
         level = self._level
-        assert level is not None
+        if level is None:
+            return
         level.closed = True
         state = STATE.get()
         if state.level is level:
             STATE.set(state.at(open_level(level)))
 
     def __del__(self) -> None:
-        self._core.close()
+        if hasattr(self, "_level"):
+            self._end()  # its block may have been left by an interrupt
+            self._core.close()
 
     @contextmanager
     def attach(self) -> Iterator[Tape]:
@@ -107,8 +119,9 @@ class Tape:
                 found="a tape that is not recording",
                 fix="attach inside the tape's `with` block",
             )
-        before = enter_level(self._level)
+        before = STATE.get()
         try:
+            enter_level(self._level)
             yield self
         finally:
             leave_level(before)
@@ -143,9 +156,12 @@ class Tape:
         Cost: one rule for each equation that `loss` depends on; fresh buffers are
             `OperationOutput`s; no copies. A failed pass changes nothing.
         """
-        return backward_from(
+        grads = backward_from(
             self._core, loss, cotangent, retain=retain, strong_zero=strong_zero
         )
+        if self._core.live is None:
+            self._end()  # inside its block: nothing is recorded from here on
+        return grads
 
     def retain(self, y: EagerTensor) -> None:
         """Keep the value `y` until the tape ends, though no rule asked for it.
@@ -266,11 +282,11 @@ def run_sweep(
         records = {node: ct._record for node, ct in seeds.items()}
         found = sweep(core, records, direct(), strong=strong)
         return {n: (r, None) for n, r in found.items()}
-    token = STATE.set(state.at(level))
     try:
+        STATE.set(state.at(level))
         swept = sweep(core, seeds, HANDLES if outer else MIXED, strong=strong)
     finally:
-        STATE.reset(token)
+        STATE.set(state)
     return {n: (h._record, h) for n, h in swept.items()}
 
 

@@ -268,8 +268,8 @@ def traced(
         if aval is not None:
             x = constant(trace.input(aval))
         symbols.append(x)
-    token = STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
     try:
+        STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
         out = fn(*optree.tree_unflatten(in_def, symbols))
         del symbols
         outs, out_def = flatten(out)
@@ -287,7 +287,7 @@ def traced(
         program.outputs = tuple([r.array.variable for r in records])
         del outs, records
     finally:
-        STATE.reset(token)
+        STATE.set(state)
         constants = dict(trace.constants)
         trace.close()
     return (*_closed(program, constants), out_def)

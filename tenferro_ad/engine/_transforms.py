@@ -66,8 +66,9 @@ class Recording:
     def call(
         self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        before = enter_level(self.level)
+        before = STATE.get()
         try:
+            enter_level(self.level)
             return f(*args, **kwargs)
         finally:
             leave_level(before)

@@ -284,10 +284,14 @@ def _one(F: Evaluator, eq: Equation, ins: list[Any]) -> list[Any]:
     return [F.add(ins[0], *compute(F, eq.call, ins[1:]))]
 
 
-def _recomputing() -> Any:
+def _again(F: Evaluator, eq: Equation, ins: list[Any]) -> Sequence[Any]:
     """The mark survives: what a checkpoint runs again allocates under its reason."""
     state = STATE.get()
-    return STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
+    try:
+        STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
+        return _one(F, eq, ins)
+    finally:
+        STATE.set(state)
 
 
 def evaluate(program: Program, F: Evaluator, inputs: Sequence[Any]) -> list[Any]:
@@ -302,12 +306,7 @@ def evaluate(program: Program, F: Evaluator, inputs: Sequence[Any]) -> list[Any]
     last = last_uses(program)
     for number, eq in enumerate(program.equations):
         ins = [values[v] for v in eq.ins]
-        token = _recomputing() if eq.recompute else None
-        try:
-            outs = _one(F, eq, ins)
-        finally:
-            if token is not None:
-                STATE.reset(token)
+        outs = _again(F, eq, ins) if eq.recompute else _one(F, eq, ins)
         del ins
         values.update(zip(eq.outs, outs, strict=True))
         for v in {*eq.ins, *eq.outs}:

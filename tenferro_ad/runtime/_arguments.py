@@ -30,7 +30,8 @@ def seconds_of(operation: str, argument: str, value: Any) -> float | None:
         try:
             found = float(value)
         except OverflowError:
-            found = math.inf if value > 0 else -math.inf
+            number: Any = value  # beyond all floats
+            found = math.inf if number > 0 else -math.inf
         if not math.isnan(found):
             return found
     raise InvalidArgumentError(

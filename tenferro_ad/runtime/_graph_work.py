@@ -126,12 +126,13 @@ class GraphWork:
         def run(outs: Sequence[Array], ins: Sequence[Array]) -> None:
             fresh = outs[: behind - arenas]
             places = [a.reshape(-1) for a in outs[behind - arenas : behind]]
-            token = STATE.set(state)
+            before = STATE.get()
             try:
+                STATE.set(state)
                 with asked_at(line):
                     apply(state, ins, fresh, places)
             finally:
-                STATE.reset(token)
+                STATE.set(before)
 
         return run
 

@@ -143,11 +143,12 @@ def _executed(
     if hasattr(call, "run"):
 
         def region(state: State, *xs: ValueRecord) -> Any:
-            token = STATE.set(state)
+            before = STATE.get()
             try:
+                STATE.set(state)
                 return call.run(direct, xs)
             finally:
-                STATE.reset(token)
+                STATE.set(before)
 
         return region, False
     plan = plan_of(call.op, call.ins, call.params)

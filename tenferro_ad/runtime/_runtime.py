@@ -86,8 +86,8 @@ class Runtime:
         Cost: time linear in the program; nothing is allocated or run.
         """
         program = getattr(traced, "program", None)
-        known = isinstance(program, Program) and hasattr(traced, "metadata")
-        if not known or isinstance(traced, CompiledGraph | type):
+        fits = hasattr(traced, "metadata") and not isinstance(traced, CompiledGraph)
+        if not isinstance(program, Program) or not fits:
             raise InvalidArgumentError(
                 operation="Runtime.compile",
                 argument="traced",

@@ -36,12 +36,12 @@ class _Tools:
     ) -> Program:
         state = STATE.get()
         trace = Trace(state.trace)
-        token = STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
         try:
+            STATE.set(State(state.account, OPERATION_OUTPUT, None, trace))
             outs = fn(trace, [trace.input(a) for a in avals])
             trace.program.outputs = tuple([y.array.variable for y in outs])
         finally:
-            STATE.reset(token)
+            STATE.set(state)
             trace.is_open = False
         return optimise(trace.program)
 

@@ -200,13 +200,11 @@ class RegionSpec:
         """
         prog = self.program
         state = STATE.get()
-        token = STATE.set(
-            State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
-        )
         try:
+            STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
             tape, nodes = self._replay(F, saved)
         finally:
-            STATE.reset(token)
+            STATE.set(state)
         seeds = {nodes[prog.inputs[i]]: x for i, x in addends.items()}
         cts.reverse()
         for v in prog.outputs:
