@@ -192,9 +192,9 @@ def endpoints_of(given: Any) -> tuple[Any, Any]:
     The CPU is one allocation domain with two endpoints: a stream of its own for each
     runtime, and one that ends work inside the call.
     """
-    if isinstance(given, str) and given != "cpu:stream":
-        given = device_of(given, "Runtime")
-    if given is CPU or given == "cpu:stream":
+    if isinstance(given, str):
+        given = CPU if given == "cpu:stream" else device_of(given, "Runtime")
+    if given is CPU:
         return HostStream("cpu:stream", CPU), HostEndpoint("cpu", CPU)
     endpoint = getattr(given, "endpoint", given)
     is_endpoint = all(hasattr(endpoint, name) for name in _OFFERED)
