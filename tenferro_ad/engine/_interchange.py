@@ -111,6 +111,12 @@ def to_dlpack(
         copy: True and None hand out a writable copy of the consumer's own. False hands
             out the value itself, read-only, under a shared borrow.
 
+    The work that makes the value is waited for first, so the bytes are there. With
+    `copy=False` the capsule shows a pointer into memory that others read, and its
+    consumer has three duties: keep the capsule, or the array made of it, for as long as
+    the pointer is used (the borrow ends with its deleter); write nothing; and never use
+    the pointer after the deleter ran, for the memory may then be another value's.
+
     Raises:
         TracedConversionError: the value is tracked.
         BufferError: another device, or `copy=False` for a consumer that cannot be told
