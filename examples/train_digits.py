@@ -202,13 +202,14 @@ def ledger_of(
         for name, layer in params.items()
     }
     if not compiled:
-        step(fresh, optimizer, x, y, block)
+        step(fresh, optimizer, x, y, block).item()
         with ta.ledger() as led:
-            step(fresh, optimizer, x, y, block)
+            step(fresh, optimizer, x, y, block).item()
         return led
     run = compiled_step(optimizer, block)
     rate = ta.asarray(np.float32(1e-3), device=x.device)
-    fresh, state, _ = run(fresh, optimizer.init(fresh), x, y, rate)
+    fresh, state, loss = run(fresh, optimizer.init(fresh), x, y, rate)
+    loss.item()  # work in flight would keep what it holds
     with ta.ledger() as led:
         run(fresh, state, x, y, rate)
     return led

@@ -21,11 +21,12 @@ def required_lanes(default: str = "cpu,fake") -> list[str]:
     return [name.strip() for name in named if name.strip()]
 
 
-def lane_params(names: Iterable[str]) -> list[Any]:
-    """Parameters of a test, with the lane's mark where it has one."""
-    return [
-        pytest.param(name, marks=getattr(pytest.mark, name))
-        if name in OWN_PROCESS
-        else name
-        for name in names
-    ]
+def lane_params(names: Iterable[str], slow: Iterable[str] = ()) -> list[Any]:
+    """Parameters of a test, with the marks of their lanes; `slow` are slow as well."""
+    found = []
+    for name in names:
+        marks = [getattr(pytest.mark, name)] if name in OWN_PROCESS else []
+        if name in slow:
+            marks.append(pytest.mark.slow)
+        found.append(pytest.param(name, marks=marks))
+    return found

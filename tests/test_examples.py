@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.lanes import lane_params, required_lanes
+
 ROOT = Path(__file__).parents[1]
 
 
-def run(name: str) -> str:
+def run(name: str, *options: str, is_quiet: bool = True) -> str:
     """Output of an example, run in a process of its own; it must succeed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name), *options],
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
+    if is_quiet:
+        assert done.stderr == ""
     return done.stdout
 
 
@@ -44,3 +50,26 @@ def test_comparing_ledgers_shows_a_real_failure() -> None:
     assert "1 failed" in said
     assert "! copy ExplicitDuplicate                   0           1        +1" in said
     assert "seen = h.duplicate_value()" in said
+
+
+DIGITS = [n for n in required_lanes() if n in ("cpu", "opencl", "webgpu")]
+
+
+# On a processor, WebGPU needs minutes; the CPU runs it in `make demo` as well.
+@pytest.mark.parametrize("name", lane_params(DIGITS, slow=("cpu", "webgpu")))
+def test_digits_are_learnt_on_every_lane(name: str) -> None:
+    """One bound for all, and a step that makes the CPU's allocations."""
+    device = name if name == "cpu" else f"{name}:0"
+    said = run("train_digits.py", "--device", device, is_quiet=False)
+    (percent,) = re.findall(r"test accuracy: ([\d.]+) % \(shuffled split\)", said)
+    assert float(percent) >= 97.5
+    table = {
+        line[:42].strip(): line[42:].split()
+        for line in said.splitlines()
+        if line.startswith(("allocations", "copies"))
+    }
+    assert table == {
+        "allocations: CheckpointRecomputeOutput": ["10", "0"],
+        "allocations: OperationOutput": ["44", "42"],
+        "copies": ["none", "none"],
+    }

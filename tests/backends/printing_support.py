@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,8 @@ class WebGpuPrintingLane(PrintingLane):
     def __init__(self) -> None:
         self.wgpu: Any = import_module("wgpu")
         extras: Any = import_module("wgpu.backends.wgpu_native.extras")
-        extras.set_instance_extras(backends=["Vulkan"])
+        with suppress(RuntimeError):  # the package's backend made the instance already
+            extras.set_instance_extras(backends=["Vulkan"])
         adapter = self.wgpu.gpu.request_adapter_sync(power_preference="low-power")
         assert adapter.info["backend_type"] == "Vulkan"
         there = [f for f in FEATURES if f in adapter.features]

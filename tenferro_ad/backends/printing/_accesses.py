@@ -34,12 +34,14 @@ from ._launch import Layout, Scalar, Strided
 @dataclass(frozen=True, slots=True)
 class Access:
     """The offset of an element: a constant, coefficients of variables, and those of
-    other index expressions (which the node `at` carries as arguments)."""
+    other index expressions (which the node `at` carries as arguments). With `beside`
+    the constant counts from the offset of the access of that name."""
 
     array: Array
     constant: int
     coefficients: Mapping[str, int]
     others: tuple[int, ...] = ()
+    beside: str = ""
 
 
 @dataclass(slots=True)

@@ -55,6 +55,7 @@ class Dialect:
     name: ClassVar[str]
     group: ClassVar[int] = 64
     tile: ClassVar[tuple[int, int]] = (4, 4)
+    unrolls: ClassVar[bool] = False  # whether a block is variables, and no array
     least_blocks: ClassVar[int] = 32  # fewer of them leave the device idle
     # Functions that the language has, by our name of them, for f32 and f64.
     builtins: ClassVar[dict[str, str]] = {}

@@ -235,7 +235,8 @@ class Printer:
             if any(loop.size == 0 for loop in loops.space):
                 continue
             coalesce(loops)
-            for part in tiled(loops, *self._dialect.tile, self._dialect.least_blocks):
+            how = self._dialect
+            for part in tiled(loops, *how.tile, how.least_blocks, unrolls=how.unrolls):
                 split = Splitter(part, kernel.scratch, lambda d: self._stored(d, index))
                 launches += [self._launch(x, index) for x in split.run()]
         scratch = tuple(

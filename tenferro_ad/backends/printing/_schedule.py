@@ -22,6 +22,8 @@ from ...ops import (
     Scan,
     Statement,
     Store,
+    const,
+    topological,
     var,
 )
 from ...ops import node as new_node
@@ -52,6 +54,14 @@ class Tiled:
     parts: tuple[Part, ...]
     rows: Loop
     cols: Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A reduction whose accumulators are the elements of a block, written out."""
+
+    over: tuple[Loop, ...]
+    parts: tuple[Part, ...]
 
 
 def count(over: tuple[Loop, ...]) -> int:
@@ -157,9 +167,15 @@ class Named:
 # ---- tiling --------------------------------------------------------------------------
 
 
-def tiled(loops: Loops, rows: int, cols: int, least: int) -> list[Loops]:
+def tiled(
+    loops: Loops, rows: int, cols: int, least: int, *, unrolls: bool
+) -> list[Loops]:
     """Blocks of `rows` x `cols` elements (narrower where there are fewer columns), and
-    the strips that are left over; no blocks if they were fewer than `least`."""
+    the strips that are left over; no blocks if they were fewer than `least`.
+
+    Args:
+        unrolls: elements of a block are variables; else an array, and loops over it.
+    """
     if loops.tile is None:
         return [loops]
     plain = replace(loops, tile=None)
@@ -173,7 +189,8 @@ def tiled(loops: Loops, rows: int, cols: int, least: int) -> list[Loops]:
     blocks = count(loops.space) // (rows * cols)
     if m.size < rows or work < WORTH_TILES or blocks < least:
         return [plain]
-    found = [_blocks(loops, m, n, rows, cols)]
+    blocked = _unrolled if unrolls else _blocks
+    found = [blocked(loops, m, n, rows, cols)]
     below, right = m.size % rows, n.size % cols
     if below:
         found.append(_part(plain, {m: (m.size - below, below)}))
@@ -236,3 +253,65 @@ def _blocks(loops: Loops, m: Loop, n: Loop, rows: int, cols: int) -> Loops:
     )
     out.blocks = {m.var.name: rows, n.var.name: cols}
     return out
+
+
+def _unrolled(loops: Loops, m: Loop, n: Loop, rows: int, cols: int) -> Loops:
+    """Each statement once for each element of a block. Equal nodes are one node, so
+    what depends on the row alone, or on the column alone, is computed once."""
+    out = replace(loops, body=[], accesses=dict(loops.accesses), tile=None)
+    names: dict[tuple[str, int], str] = {}
+
+    def shifted(e: Expr, by: dict[str, int]) -> Expr:
+        memo: dict[Expr, Expr] = {
+            v.var: new_node("iadd", [v.var, const(by[v.var.name])])
+            for v in (m, n)
+            if by[v.var.name]
+        }
+        for node in topological(e):
+            if node in memo or not (node.args or node.fn == "at"):
+                memo.setdefault(node, node)
+                continue
+            name = node.name
+            if node.fn in ("at", "at_if"):
+                access = loops.accesses[name]
+                delta = sum(access.coefficients.get(v, 0) * k for v, k in by.items())
+                if delta and (name, delta) not in names:
+                    beside = replace(access, constant=delta, beside=name)
+                    names[name, delta] = out.new_access(beside)
+                name = names[name, delta] if delta else name
+            args = tuple(memo[a] for a in node.args)
+            memo[node] = new_node(node.fn, args, name, node.kind)
+        return memo[e]
+
+    elements = [
+        {m.var.name: r, n.var.name: c} for r in range(rows) for c in range(cols)
+    ]
+    for s in loops.body:
+        copies = [mapped(s, lambda e, by=by: shifted(e, by)) for by in elements]
+        if isinstance(s, Reduce):
+            parts = [
+                replace(p, name=f"{p.name}_{k}")
+                for k, copy in enumerate(copies)
+                for p in copy.parts  # type: ignore[union-attr]
+            ]
+            out.body.append(Block(s.over, tuple(parts)))  # type: ignore[arg-type]
+            continue
+        assert isinstance(s, Store)
+        for k, copy in enumerate(copies):
+            held = {
+                node: var(f"{node.name}_{k}", node.kind)
+                for node in topological(s.value)
+                if node.fn == "var" and node.name in _results(loops)
+            }
+            value = rewritten(copy.value, held)  # type: ignore[union-attr]
+            out.body.append(replace(copy, value=value))  # type: ignore[arg-type]
+    out.space = tuple(
+        Loop(v.var, v.size // {m: rows, n: cols}.get(v, 1)) for v in loops.space
+    )
+    out.blocks = {m.var.name: rows, n.var.name: cols}
+    return out
+
+
+def _results(loops: Loops) -> set[str]:
+    """Names of what reductions give."""
+    return {p.name for s in loops.body if isinstance(s, Reduce) for p in s.parts}

@@ -21,7 +21,7 @@ from ...ops import (
 )
 from ._accesses import Loops, expressions
 from ._dialects import BOOL, Dialect, Dtype, computed
-from ._schedule import Named, Strip, Tiled, count
+from ._schedule import Block, Named, Strip, Tiled, count
 from ._writer import Writer
 
 # Floating summands that are added apart before they join the sum: rounding grows with
@@ -83,6 +83,8 @@ class Body(Writer):
                 self._reduce(s)
             case Tiled():
                 self._tiled(s)
+            case Block():
+                self._block(s)
             case Scan():
                 self._scan(s)
             case Store():
@@ -196,10 +198,14 @@ class Body(Writer):
         inner = {loop.var.name for loop in s.over}
         self.hoist(roots, inner | {i, j}, reads=reads)
         outer, block = self._summed_apart(s)
+        if len(s.parts) > 1:
+            outer, block = s.over, ()
         held = totals
         self.open_loops(outer)
         if block:
-            held = [self._open_block(s, block)]
+            self._open_blocks(block)
+            held = [self._accumulators(s, s.parts[0], "_part")]
+            self._open_inside(block)
         self.hoist(roots, {i, j}, reads=reads)
         self.open_loops([s.rows])
         self.hoist(roots, {j}, reads=reads)
@@ -225,27 +231,57 @@ class Body(Writer):
         at = f"{s.rows.var.name} * {s.cols.size} + {s.cols.var.name}"
         return f"{name}[{at}]", dtype
 
-    def _summed_apart(self, s: Tiled) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    def _block(self, s: Block) -> None:
+        totals = [self._start(p, "") for p in s.parts]
+        for p, total in zip(s.parts, totals, strict=True):
+            self.names[p.name] = total
+        if not count(s.over):
+            return
+        roots = [e for p in s.parts for e in (p.value, p.where) if e is not None]
+        reads = all(p.where is None for p in s.parts)
+        self.hoist(roots, {loop.var.name for loop in s.over}, reads=reads)
+        outer, block = self._summed_apart(s)
+        held = totals
+        self.open_loops(outer)
+        if block:
+            self._open_blocks(block)
+            held = [self._start(p, "_part") for p in s.parts]
+            self._open_inside(block)
+        self._accumulate(s.parts, held)
+        self.close_loops(len(block))
+        if block:
+            for (whole, dtype), (part, _) in zip(totals, held, strict=True):
+                self.line(f"{whole} = {self._sum(whole, part, dtype)};")
+            self.close()
+        self.close_loops(len(outer))
+
+    def _summed_apart(
+        self, s: Tiled | Block
+    ) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
         """The loops outside and inside of what is added apart; all outside if nothing
         is. A whole loop is inside, or as much of the first as makes a block."""
-        (part, *others), k = s.parts, len(s.over) - 1
-        is_sum = not others and part.how == "sum" and self._dtype_of(part).kind in "fc"
+        k = len(s.over) - 1
+        is_sum = all(p.how == "sum" and self._dtype_of(p).kind in "fc" for p in s.parts)
         if not is_sum or count(s.over) <= 2 * BLOCK:
             return s.over, ()
         while k and count(s.over[k:]) < BLOCK:
             k -= 1
         return s.over[:k], s.over[k:]
 
-    def _open_block(self, s: Tiled, block: tuple[Loop, ...]) -> tuple[str, Dtype]:
-        """The loops of what is added apart, and where it is added."""
+    def _open_blocks(self, block: tuple[Loop, ...]) -> None:
+        """The loop over blocks of what is added apart."""
+        name = block[0].var.name
+        step = self.param(("block", name), max(1, BLOCK // count(block[1:])))
+        size = self.size(block[0])
+        self.open(self.dialect.loop(f"{name}_block", "0", size, step))
+
+    def _open_inside(self, block: tuple[Loop, ...]) -> None:
+        """The loops inside of one block."""
         name, size = block[0].var.name, self.size(block[0])
         step = self.param(("block", name), max(1, BLOCK // count(block[1:])))
-        self.open(self.dialect.loop(f"{name}_block", "0", size, step))
-        part = self._accumulators(s, s.parts[0], "_part")
         stop = self.declare(("stop", name), self.index, self._stop(name, size, step))
         self.open(self.dialect.loop(name, f"{name}_block", stop, "1"))
         self.open_loops(block[1:])
-        return part
 
     def _sum(self, a: str, b: str, dtype: Dtype) -> str:
         if dtype.kind == "c":

@@ -31,11 +31,14 @@ alias cf = vec2<f32>;
 var<private> inf_bits: u32 = 0x7f800000u;
 var<private> nan_bits: u32 = 1u;
 """
+_WORD: Final = re.compile(r"\bw(\d+)\b")
 _PAIR: Final = "alias cd = vec2<f64>;\n"
 
 
 class WgslDialect(Dialect):
     name = "webgpu"
+    tile = (4, 8)
+    unrolls = True  # compilers keep arrays in memory, behind checks of their indices
     builtins: ClassVar[dict[str, str]] = {name: name for name in _NATIVE}
 
     def let(self, dtype: Dtype, name: str, value: str) -> str:
@@ -114,7 +117,7 @@ class WgslDialect(Dialect):
         return f"{array}[{at}] = {value};"
 
     def param(self, word: int) -> str:
-        return f"P[{word}]"
+        return f"w{word}"
 
     def number(self, word: int, dtype: Dtype, wide: bool) -> str:
         dtype = computed(dtype)
@@ -157,6 +160,8 @@ class WgslDialect(Dialect):
         text = "\n".join([*lines, library, *body])
         pair = _PAIR if re.search(r"\bcd\b", text) else ""
         pair += TURNS if "turns[" in text else ""
+        # Read once: a compiler cannot know that no store changes them.
+        used = sorted({int(n) for n in _WORD.findall("\n".join(body))})
         return "\n".join(
             [
                 head + _HEAD + pair + "\n".join(lines),
@@ -165,6 +170,7 @@ class WgslDialect(Dialect):
                 f"fn {entry}(@builtin(global_invocation_id) g: vec3<u32>,",
                 "    @builtin(num_workgroups) groups: vec3<u32>) {",
                 f"    let gid: ix = i32(g.x + g.y * groups.x * {self.group}u);",
+                *(f"    let w{word}: ix = P[{word}];" for word in used),
                 *("    " + line for line in body),
                 "}",
                 "",

@@ -25,7 +25,7 @@ from ._accesses import Access, Loops
 from ._dialects import BOOL, Dialect, Dtype, computed
 from ._functions import INDICES, WORD, WORDS, operand_dtype, template
 from ._library import Library
-from ._schedule import Strip, Tiled
+from ._schedule import Block, Strip, Tiled
 
 
 class Writer:
@@ -46,7 +46,7 @@ class Writer:
         self.temps = 0
         self.fast = {loop.var.name for loop in loops.space[-1:]}
         for s in loops.body:
-            if isinstance(s, Reduce | Strip | Tiled | Store):
+            if isinstance(s, Reduce | Strip | Tiled | Block | Store):
                 self.fast |= {loop.var.name for loop in s.over[-1:]}
         self.fast |= {x for x, y in loops.twins.items() if y in self.fast}
 
@@ -205,6 +205,9 @@ class Writer:
         found = self.find(("offset", name))
         if found is None:
             code = self.param(("constant", name), access.constant)
+            if access.beside:
+                base = self._linear(access.beside, self.loops.accesses[access.beside])
+                return self.declare(("offset", name), self.index, f"{base} + {code}")
             for v in access.coefficients:
                 step = self._stride(name, access, v)
                 code += f" + {v} * {step}" if step else f" + {v}"
