@@ -39,7 +39,7 @@ test: lint typecheck
 test-slow: export TENFERRO_BACKENDS := cpu,fake,webgpu
 test-slow: .venv/.lanes
 	$(PYTEST) -m "slow and not shared and not opencl and not webgpu"
-	$(PYTEST) -m "slow and webgpu"
+	$(PYTEST) $(LANE_TESTS) -m "slow and webgpu"
 
 # Guards around the ownership kernel's memory: tests/poison.py says which.
 test-poison: .venv/.test
@@ -73,6 +73,7 @@ test-cuda-static: .venv/.kernels
 # lane that cannot start is a failure. Each kind has processes of its own, because a
 # library of a device may end its process.
 LANES := cpu,fake,opencl,webgpu
+LANE_TESTS := tests/backends tests/contract tests/storage tests/test_examples.py tests/test_quiet.py
 DRIVERS := $(CURDIR)/.cache/drivers
 test-lanes test-slow: export POCL_DEVICES := pthread
 test-lanes test-slow: export POCL_CACHE_DIR := $(DRIVERS)/pocl
@@ -83,8 +84,8 @@ test-lanes test-slow: export XDG_RUNTIME_DIR := $(DRIVERS)/run
 test-lanes: export TENFERRO_BACKENDS := $(LANES)
 test-lanes: .venv/.lanes
 	$(BIN)/python -m tenferro_ad doctor --require opencl,webgpu
-	$(PYTEST) -m "opencl and not slow"
-	$(PYTEST) -m "webgpu and not slow"
+	$(PYTEST) $(LANE_TESTS) -m "opencl and not slow"
+	$(PYTEST) $(LANE_TESTS) -m "webgpu and not slow"
 
 # What the registry has as active runs, and the checker reads the log of it. The tracked
 # tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.

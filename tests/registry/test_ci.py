@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -90,6 +92,37 @@ def test_profiles_select_what_is_made(
     done = machine.run(".ci/run", *profiles)
     assert done.returncode == 0, done.stderr
     assert machine.calls() == [["make", target] for target in targets]
+
+
+def test_lanes_run_every_test_that_takes_one() -> None:
+    """`make test-lanes` collects some folders and files; no test of a lane is outside."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (line,) = re.findall("^LANE_TESTS := (.*)$", makefile, re.MULTILINE)
+    listed = [ROOT / name for name in line.split()]
+    assert all(path.exists() for path in listed)
+    found = [file for file in (ROOT / "tests").rglob("test_*.py") if takes_lanes(file)]
+    assert len(found) > 10
+    outside = [
+        str(file.relative_to(ROOT))
+        for file in found
+        if not any(file.is_relative_to(path) for path in listed)
+    ]
+    assert not outside
+
+
+def takes_lanes(file: Path) -> bool:
+    """Whether a test takes a lane from a fixture, or names of lanes as parameters."""
+    text = file.read_text(encoding="utf-8")
+    if "lane_params(" in text:
+        return True
+    arguments = {
+        a.arg
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+        for a in node.args.args
+        if node.name.startswith("test_")
+    }
+    return any(a == "lane" or a.endswith(("_lane", "_only")) for a in arguments)
 
 
 @pytest.mark.clause("v2-ci-base")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from ...ops import (
@@ -287,7 +288,7 @@ def _unrolled(loops: Loops, m: Loop, n: Loop, rows: int, cols: int) -> Loops:
         {m.var.name: r, n.var.name: c} for r in range(rows) for c in range(cols)
     ]
     for s in loops.body:
-        copies = [mapped(s, lambda e, by=by: shifted(e, by)) for by in elements]
+        copies = [mapped(s, partial(shifted, by=by)) for by in elements]
         if isinstance(s, Reduce):
             parts = [
                 replace(p, name=f"{p.name}_{k}")
