@@ -95,7 +95,7 @@ def test_profiles_select_what_is_made(
 
 
 def test_lanes_run_every_test_that_takes_one() -> None:
-    """`make test-lanes` collects some folders and files; no test of a lane is outside."""
+    """`make test-lanes` collects some folders; no test of a lane is outside."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (line,) = re.findall("^LANE_TESTS := (.*)$", makefile, re.MULTILINE)
     listed = [ROOT / name for name in line.split()]
@@ -112,16 +112,16 @@ def test_lanes_run_every_test_that_takes_one() -> None:
 
 def takes_lanes(file: Path) -> bool:
     """Whether a test takes a lane from a fixture, or names of lanes as parameters."""
-    text = file.read_text(encoding="utf-8")
-    if "lane_params(" in text:
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    called = {ast.unparse(n.func) for n in nodes if isinstance(n, ast.Call)}
+    if "lane_params" in called:
         return True
-    arguments = {
-        a.arg
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-        for a in node.args.args
-        if node.name.startswith("test_")
-    }
+    tests = [
+        n
+        for n in nodes
+        if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")
+    ]
+    arguments = [a.arg for node in tests for a in node.args.args]
     return any(a == "lane" or a.endswith(("_lane", "_only")) for a in arguments)
 
 
