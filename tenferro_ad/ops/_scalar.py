@@ -136,7 +136,7 @@ def _wide(derived: ElementwiseOp, along: Aval, read: Sequence[Aval]) -> tuple[in
     avals = (along, *read)
     kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in avals)
     dtypes: dict[Expr, Any] = {}
-    found = set()
+    found: set[str] = set()
     ins = dict(zip(derived.args, avals, strict=True))
     for node in topological(derived.expr_of(kinds)):
         if node.fn == "var":
