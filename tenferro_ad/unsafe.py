@@ -3,9 +3,13 @@
 What the package cannot check is the caller's duty, as long as the tensor or any value
 that shares its memory lives (views do, and so do arrays and capsules handed out):
 
-* nobody outside writes the memory, or relies on what is in it;
-* it stays where it is, mapped and allocated, until the last of them is gone;
-* no other tensor is made from it, or from memory that overlaps it.
+* keep the binding alive: it stays where it is, mapped and allocated, until the last of
+  them is gone;
+* obey synchronisation: whoever produces the memory has finished, nobody outside writes
+  the memory from then on or relies on what is in it, and no other tensor is made from
+  it, or from memory that overlaps it;
+* do not use the pointer after retirement: once the last of them is gone, what the
+  outside object says of the memory holds again, and nothing of ours does.
 
 Breaking a duty gives wrong numbers, never a wrong ledger: in-place updates and
 `view_mut` write this memory as they write any root's.
@@ -61,7 +65,8 @@ class _Outside:
 
 
 def import_array(array: np.ndarray[Any, Any], *, device: Any = None) -> EagerTensor:
-    """A constant over the memory of `array`, without a copy.
+    """A constant over the memory of `array`, without a copy; its duties are the
+    module's.
 
     `ta.variable(ta.unsafe.import_array(a))` makes a variable of it; `opt.update` then
     writes `a` itself.
@@ -89,7 +94,8 @@ def import_array(array: np.ndarray[Any, Any], *, device: Any = None) -> EagerTen
 
 
 def from_dlpack(x: Any, /, *, device: Any = None) -> EagerTensor:
-    """A constant over another library's memory, without a copy; see `import_array`.
+    """A constant over another library's memory, without a copy; see `import_array`. Its
+    duties are the module's.
 
     Raises:
         DTypeError, InvalidArgumentError: as `import_array`; libraries whose arrays are

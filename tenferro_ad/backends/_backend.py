@@ -49,6 +49,11 @@ Operand = int | np.ndarray[Any, Any]
 class Launch:
     """What an endpoint enqueues: its own kernel and the bound arguments.
 
+    A binding shows a provider's memory, and its duties are the endpoint's: it keeps the
+    binding alive until the event is proven (the record does, if the endpoint keeps
+    nothing else), obeys synchronisation in its own queue, and does not use the pointer
+    after retirement, which `release_event` announces.
+
     Attributes:
         operands: one entry for each operand of the kernel's call.
     """

@@ -113,9 +113,10 @@ def to_dlpack(
 
     The work that makes the value is waited for first, so the bytes are there. With
     `copy=False` the capsule shows a pointer into memory that others read, and its
-    consumer has three duties: keep the capsule, or the array made of it, for as long as
-    the pointer is used (the borrow ends with its deleter); write nothing; and never use
-    the pointer after the deleter ran, for the memory may then be another value's.
+    consumer has three duties: keep the binding alive (the capsule, or the array made of
+    it) for as long as the pointer is used, since the borrow ends with its deleter; obey
+    synchronisation, that is, write nothing; and never use the pointer after the deleter
+    ran (after retirement), for the memory may then be another value's.
 
     Raises:
         TracedConversionError: the value is tracked.
