@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 import tenferro_ad as ta
@@ -513,3 +514,83 @@ def test_integer_work() -> None:
     agree(ta.compile(f)(i), f(i))
     with pytest.raises(IntegerInputError):
         ta.compile(ta.grad(lambda i: ta.sum(i)))(i)
+
+
+# ---- arguments that are no tensors ---------------------------------------------------
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = np.asarray(data)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.data if dtype is None else self.data.astype(dtype)
+
+
+def test_arrays_of_other_libraries_are_operands() -> None:
+    f = ta.compile(lambda x, s: x * ta.asarray(s))
+    x, s = ta.ones(3), Foreign([1.0, 2.0, 3.0])
+    assert f(x, s).tolist() == [1, 2, 3]
+    s.data *= 5
+    assert f(x, s).tolist() == [5, 10, 15]
+    assert f.cache.misses == 1
+
+
+class Layer:
+    """A model that is compared by identity."""
+
+    def __init__(self, w: Any) -> None:
+        self.w = ta.asarray(w)
+
+    @ta.compile
+    def scaled(self, x: Any) -> Any:
+        """x * w"""
+        return x * self.w
+
+
+def test_objects_whose_content_could_change_unseen_are_refused() -> None:
+    layer = Layer([2.0])
+    f = ta.compile(lambda model, x: x * model.w)
+    for call in (lambda: f(layer, ta.ones(1)), lambda: layer.scaled(ta.ones(1))):
+        with pytest.raises(InvalidArgumentError, match="compared by identity") as told:
+            call()
+        assert "`Layer`" in str(told.value)
+    assert layer.w.tolist() == [2]
+
+
+class Scale(Layer):
+    """The same as a node of pytrees."""
+
+
+optree.register_pytree_node(
+    Scale,
+    lambda s: ((s.w,), None),
+    lambda _, found: _scale_of(found[0]),
+    namespace="tenferro_ad",
+)
+
+
+def _scale_of(w: Any) -> Scale:
+    made = object.__new__(Scale)
+    made.w = w
+    return made
+
+
+def test_compiled_methods_take_their_object_as_the_first_argument() -> None:
+    scale = Scale([2.0])
+    assert scale.scaled(ta.ones(1)).tolist() == [2]
+    scale.w = ta.asarray([3.0])
+    assert scale.scaled(ta.ones(1)).tolist() == [3]
+    assert Scale.scaled.cache.misses == 1
+    assert Scale.scaled.__doc__ == "x * w"
+
+
+def test_functions_devices_and_dtypes_are_part_of_the_signature() -> None:
+    f = ta.compile(lambda x, g, dtype, device: g(ta.astype(x, dtype)))
+    x = ta.ones(2)
+    for g in (ta.sin, ta.cos, ta.sin):
+        f(x, g, ta.float32, x.device)
+    assert f(x, ta.sin, ta.float64, x.device).dtype == ta.float64
+    assert (f.cache.misses, f.cache.hits) == (3, 1)

@@ -247,6 +247,59 @@ def test_what_follows_no_rule_is_refused(f: Callable[..., Any], text: str) -> No
     assert "give this axis a number" in str(caught.value)
 
 
+QUESTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "equal sizes": (
+        lambda x, y: x * 2 if x.shape == y.shape else x,
+        [(7, 7), (8, 7), (700, 700)],
+    ),
+    "one size": (lambda x, y: x * 2 if x.shape[0] == 77 else x, [(77, 9), (78, 9)]),
+    "one of some": (
+        lambda x, y: x * 2 if y.size in (77, 99) else x,
+        [(9, 77), (9, 99), (9, 98)],
+    ),
+    "a multiple": (
+        lambda x, y: x * 2 if x.shape[0] % 1009 == 0 else x,
+        [(1009, 9), (1010, 9), (2018, 9)],
+    ),
+    "an inequality": (
+        lambda x, y: x * 2 if x.shape[0] < 3 * y.shape[0] else x * 3,
+        [(100, 20), (10, 20), (60, 20), (59, 20)],
+    ),
+    "half of a size": (
+        lambda x, y: x * 2 if x.shape[0] / 2 > 50.3 else x,
+        [(100, 9), (101, 9), (1000, 9)],
+    ),
+    "a difference": (
+        lambda x, y: x * 2 if x.shape[0] - 77 else x,
+        [(77, 9), (76, 9)],
+    ),
+    "the larger one": (
+        lambda x, y: ta.zeros(max(x.shape[0], 50)),
+        [(20, 9), (60, 9), (50, 9)],
+    ),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_is_asked_of_sizes_guards_the_program(question: str) -> None:
+    f, calls = QUESTIONS[question]
+    traced = ta.trace(f, ta.Spec(("n",)), ta.Spec(("m",)))
+    for n, m in calls:
+        x, y = np.arange(1.0, n + 1), np.arange(1.0, m + 1)
+        agree(traced(x, y), f(ta.asarray(x), ta.asarray(y)))
+        agree(ta.compile(traced)(x, y), f(ta.asarray(x), ta.asarray(y)))
+
+
+def test_guards_do_not_count_what_the_package_asks_itself() -> None:
+    traced = ta.trace(lambda x: ta.reshape(x, x.shape) + ta.zeros(x.shape), N)
+    assert traced._template.guards == []
+
+
+def test_python_loops_over_a_size_are_refused_at_once() -> None:
+    with pytest.raises(InvalidArgumentError, match="another number of operations"):
+        ta.trace(lambda x: [x[i] for i in range(x.shape[0])][-1], ta.Spec(("n",)))
+
+
 def test_results_that_are_no_tensors_follow_the_size() -> None:
     traced = ta.trace(lambda x: (x * 2, x.shape[0], str(x.shape)), V)
     for n in (3, 9):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn, final
 
 import numpy as np
@@ -97,6 +99,10 @@ class Compiled:
         Cost: as `Compiled.graph`.
         """
         return self.graph(*args, **kwargs).plan
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A compiled method passes its object as the first argument."""
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = flatten((args, kwargs))
@@ -216,10 +222,32 @@ class Compiled:
 
 def _static(x: Any) -> Any:
     """A leaf that is no array, as part of a signature: equal numbers of other types or
-    signs of zero are others."""
+    signs of zero are others.
+
+    Raises:
+        InvalidArgumentError: an object that is equal to itself alone. What it holds may
+            change unseen, and the signature would keep it.
+    """
     if isinstance(x, float | complex):
         return type(x), repr(x)
+    by_identity: bool = getattr(type(x), "__hash__") is object.__hash__  # noqa: B009
+    if by_identity and not _is_fixed(x):
+        raise InvalidArgumentError(
+            operation="compile",
+            argument="args",
+            found=f"an object of type `{type(x).__name__}`, which is compared by "
+            "identity: a run would not see what changes in it",
+            fix="pass its tensors, register its type as a pytree node (`optree`), or "
+            "let the function close over it",
+        )
     return type(x), x
+
+
+def _is_fixed(x: Any) -> bool:
+    """Functions, classes, modules, devices, and what the package makes."""
+    fixed = (type, FunctionType, BuiltinFunctionType, ModuleType, np.ufunc, partial)
+    package = type(x).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return package or isinstance(x, fixed)
 
 
 def _is_array(x: Any) -> bool:
@@ -294,8 +322,9 @@ def compile(
     transform, the traced operations are recorded like eager ones.
 
     Args:
-        fn: a function of tensors and pytrees of tensors. Leaves that are no arrays
-            (numbers, strings) must be hashable; each value is a signature of its own.
+        fn: a function of tensors and pytrees of tensors; of a method, the object is the
+            first argument. Leaves that are no arrays (numbers, strings, functions) must
+            be hashable by what they are; each value is a signature of its own.
             Tensors that `fn` closes over become constants of the compiled graph.
         donate_argnums: positional arguments whose memory the outputs take over; their
             handles are empty afterwards.

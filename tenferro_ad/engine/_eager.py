@@ -34,6 +34,7 @@ from ..storage import (
 from ..tape import Leaf
 from ._numbers import need_parts
 from ._value_guard import ValueGuard
+from ._watched_sizes import WATCH, Watch
 
 if TYPE_CHECKING:
     from ._operators import Operators
@@ -99,7 +100,10 @@ class EagerTensor(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._live("shape").aval.shape
+        record = self._live("shape")
+        shape = record.aval.shape
+        watch = _watch_of(record)
+        return shape if watch is None else watch.sizes(shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -115,7 +119,10 @@ class EagerTensor(Operators):
 
     @property
     def size(self) -> int:
-        return self._live("size").aval.size
+        record = self._live("size")
+        size = record.aval.size
+        watch = _watch_of(record)
+        return size if watch is None else watch.size(size)
 
     @property
     def nbytes(self) -> int:
@@ -397,6 +404,13 @@ class EagerTensor(Operators):
             found="a deep copy would hide a copy of the bytes",
             fix="use `clone()` for another handle, or `duplicate_value()` for a copy",
         )
+
+
+def _watch_of(record: ValueRecord) -> Watch | None:
+    """Who watches what is asked of the sizes of a symbolic value."""
+    if type(record.array) is np.ndarray:
+        return None
+    return WATCH.get() if is_symbolic(record) else None
 
 
 def constant(record: ValueRecord) -> EagerTensor:

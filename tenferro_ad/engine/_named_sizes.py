@@ -16,11 +16,15 @@ from ._make import as_tensor
 from ._pytrees import flatten, need_callable
 from ._symbolic import refuse, sizes_of, template_of
 from ._trace import Spec, TracedProgram, aval_like, concrete
+from ._watched_sizes import Watch, watching
 
 
 @final
 class SymbolicProgram:
     """A function traced for any length of named axes.
+
+    What the function asks of their lengths (`if n == m`) is a guard: where the answer
+    would be another one, it is traced anew.
 
     Calling it evaluates the program for the lengths of the arguments; every transform
     and `ta.compile` take it like any function. Lengths outside `range` are traced on
@@ -55,11 +59,12 @@ class SymbolicProgram:
         )
         made: list[TracedProgram] = []
 
-        def at(sizes: Mapping[str, int]) -> Program:
-            made.append(self._traced(sizes))
+        def at(sizes: Mapping[str, int]) -> tuple[Program, Watch]:
+            with watching() as watch:
+                made.append(self._traced(sizes))
             if made[-1].metadata == made[0].metadata:
                 _same_constants(made[0].constants, made[-1].constants)
-            return made[-1].program
+            return made[-1].program, watch
 
         self._template, self.range = template_of(self.names, at)
         self.constants, self._out_def = made[0].constants, made[0].out_def
@@ -106,7 +111,7 @@ class SymbolicProgram:
     def _sized(self, sizes: dict[str, int]) -> TracedProgram:
         leaves = self._leaves
         known = all(n in self.range[name] for name, n in sizes.items())
-        if not known or not self._is_plain:
+        if not known or not self._template.holds_at(sizes) or not self._is_plain:
             return self._traced(sizes)
         avals = [x.at(sizes) if isinstance(x, Spec) else aval_like(x) for x in leaves]
         given = [a for a in avals if a is not None]

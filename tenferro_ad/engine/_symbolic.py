@@ -13,137 +13,33 @@ element, `x[3]` needs 4); so are those beyond the first check that says somethin
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import product
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 from .._aval import Aval, aval_of
 from ..errors import InvalidArgumentError, ShapeError, TenferroError
 from ..ops import Body, Equation, Program, body_of
 from ..runtime import plan_of, scalar_record
 from ..tape import RegionCall
-
-# Sizes to trace at, two for each name, and checks: sizes of all kinds (prime, with many
-# divisors, powers of two), in steps. What the first three checks say must hold.
-_PROBES: Final = ((5, 11), (6, 19), (7, 31))
-_CHECKS: Final = (
-    (13, 23, 37),
-    (16, 32, 64),
-    (48, 60, 84),
-    (128, 256, 512),
-    (510, 601, 702),
-    (2_520, 5_040, 7_560),
-    (10_006, 10_030, 10_060),
-    (100_003, 131_072, 100_043),
-    (1_000_002, 1_000_034, 1_000_066),
-)
-_NEEDED: Final = 3
-MOST_NAMES: Final = len(_PROBES)
+from ._sizes import MOST_NAMES, NEEDED, Size, fitted, points
+from ._watched_sizes import Watch
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Size:
-    """A number that follows from named sizes: a sum of products, or one over it.
+class Guard:
+    """A comparison of sizes, and the answer that the program was traced with."""
 
-    Attributes:
-        terms: factor of each product of names.
-        inverse: the number is one over the sum.
-        is_float: the number is a float.
-    """
+    compare: Callable[[Any, Any], bool]
+    left: Any
+    right: Any
+    answer: bool
 
-    terms: tuple[tuple[frozenset[str], Fraction], ...]
-    inverse: bool = False
-    is_float: bool = False
-
-    def at(self, sizes: Mapping[str, int]) -> Any:
-        """The number at these sizes."""
-        total = Fraction(0)
-        for names, factor in self.terms:
-            part = factor
-            for name in names:
-                part *= sizes[name]
-            total += part
-        if self.inverse:
-            return 1.0 / float(total)
-        return float(total) if self.is_float else int(total)
-
-    def says(self, value: Any, sizes: Mapping[str, int]) -> bool:
-        """Whether that is the number at these sizes."""
-        try:
-            return bool(self.at(sizes) == value)
-        except ZeroDivisionError:
-            return False
-
-    def __repr__(self) -> str:
-        parts = []
-        for names, factor in self.terms:
-            body = "*".join(sorted(names))
-            if not body:
-                parts.append(str(factor))
-            else:
-                parts.append(body if factor == 1 else f"{factor}*{body}")
-        text = " + ".join(parts) or "0"
-        return f"1/({text})" if self.inverse else text
-
-
-def fitted(names: Sequence[str], values: Sequence[Any]) -> Any:
-    """The number as a function of the sizes, from its value at each of the first
-    `points`, the corners at least; None where there is none."""
-    if all(v == values[0] and type(v) is type(values[0]) for v in values):
-        return values[0]
-    is_float = isinstance(values[0], float)
-    known = points(names)
-    count = 2 ** len(names)
-    for inverse in (False, True) if is_float else (False,):
-        try:
-            exact = [Fraction(1 / v if inverse else v) for v in values]
-        except (ZeroDivisionError, ValueError, OverflowError):
-            continue
-        if inverse:
-            exact = [Fraction(round(x)) for x in exact]
-        terms = _terms(list(names), exact[:count], 0)
-        found = Size(
-            tuple((k, c) for k, c in sorted(terms.items(), key=_order) if c),
-            inverse,
-            is_float,
-        )
-        if not is_float and any(c.denominator != 1 for _, c in found.terms):
-            return None  # n // 2 is n / 2 for half of the sizes only
-        if all(found.says(v, p) for v, p in zip(values, known, strict=False)):
-            return found
-    return None
-
-
-def _order(term: tuple[frozenset[str], Fraction]) -> Any:
-    return len(term[0]), sorted(term[0])
-
-
-def _terms(
-    names: list[str], values: list[Fraction], at: int
-) -> dict[frozenset[str], Fraction]:
-    """Interpolation by products: linear in each name."""
-    if at == len(names):
-        return {frozenset(): values[0]}
-    half = len(values) // 2
-    low, high = _PROBES[at]
-    first = _terms(names, values[:half], at + 1)
-    second = _terms(names, values[half:], at + 1)
-    found: dict[frozenset[str], Fraction] = {}
-    for key in {*first, *second}:
-        a, b = first.get(key, Fraction(0)), second.get(key, Fraction(0))
-        slope = (b - a) / (high - low)
-        found[key | {names[at]}] = slope
-        found[key] = a - slope * low
-    return found
-
-
-def points(names: Sequence[str]) -> list[dict[str, int]]:
-    """Sizes to trace at: the corners, the first name varying slowest; then checks."""
-    found = [*product(*_PROBES[: len(names)]), *_CHECKS]
-    return [dict(zip(names, sizes, strict=False)) for sizes in found]
+    def holds_at(self, sizes: Mapping[str, int]) -> bool:
+        left, right = _number(self.left, sizes), _number(self.right, sizes)
+        return self.compare(left, right) == self.answer
 
 
 # ---- programs in common --------------------------------------------------------------
@@ -153,9 +49,14 @@ def points(names: Sequence[str]) -> list[dict[str, int]]:
 class Template:
     """What programs traced at several sizes have in common."""
 
-    __slots__ = ("base", "literals", "names", "params", "shapes")
+    __slots__ = ("base", "guards", "literals", "names", "params", "shapes")
 
-    def __init__(self, names: Sequence[str], programs: Sequence[Program]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        programs: Sequence[Program],
+        watches: Sequence[Watch] = (),
+    ) -> None:
         base = programs[0]
         self.names, self.base = tuple(names), base
         for other in programs[1:]:
@@ -176,6 +77,25 @@ class Template:
             v: self._common([p.literals[v].array.item() for p in programs], "a number")
             for v in base.literals
         }
+        self.guards = [
+            self._guard(asked)
+            for asked in zip(*[w.asked for w in watches], strict=True)
+        ]
+
+    def _guard(self, asked: Sequence[tuple[str, Any, Any, bool]]) -> Guard | None:
+        """What was asked at each size; None where the program does not depend on it,
+        because it is the same for both answers."""
+        ask, _, _, answer = asked[0]
+        if any(a[3] != answer for a in asked):
+            return None
+        both = [
+            self._common([a[side] for a in asked], "a comparison") for side in (1, 2)
+        ]
+        return Guard(getattr(operator, ask), both[0], both[1], answer)
+
+    def holds_at(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the function would be answered the same at these sizes."""
+        return all(g is None or g.holds_at(sizes) for g in self.guards)
 
     def _common(self, found: Sequence[Any], where: str) -> Any:
         """The values as one: equal ones as they are, numbers as a `Size`."""
@@ -375,7 +295,8 @@ def _text(shape: tuple[Any, ...]) -> str:
 
 
 def template_of(
-    names: Sequence[str], traced: Callable[[Mapping[str, int]], Program]
+    names: Sequence[str],
+    traced: Callable[[Mapping[str, int]], tuple[Program, Watch]],
 ) -> tuple[Template, dict[str, range]]:
     """The template of what `traced(sizes)` gives, and the sizes that it is known to
     hold for.
@@ -392,17 +313,27 @@ def template_of(
             fix=f"name at most {MOST_NAMES}, and give the other axes numbers",
         )
     known = points(names)
-    first = 2 ** len(names) + _NEEDED
+    first = 2 ** len(names) + NEEDED
     programs: list[Program] = []
+    watches: list[Watch] = []
+
+    def add(sizes: Mapping[str, int]) -> None:
+        program, watch = traced(sizes)
+        programs.append(program)
+        watches.append(watch)
+        same_equations(programs[0], program)
+        if watches[0].equations != watch.equations:
+            refuse("trace", "another number of operations at another size")
+        if [a[0] for a in watches[0].asked] != [a[0] for a in watch.asked]:
+            refuse("trace", "other comparisons at another size")
+
     for sizes in known[:first]:
-        programs.append(traced(sizes))
-        same_equations(programs[0], programs[-1])
-    found, limit = Template(names, programs), known[first - 1]
+        add(sizes)
+    found, limit = Template(names, programs, watches), known[first - 1]
     for sizes in known[first:]:
         try:
-            programs.append(traced(sizes))
-            same_equations(programs[0], programs[-1])
-            found, limit = Template(names, programs), sizes
+            add(sizes)
+            found, limit = Template(names, programs, watches), sizes
         except TenferroError:  # something else from here on
             break
     return found, {n: range(low, limit[n] + 1) for n, low in known[0].items()}

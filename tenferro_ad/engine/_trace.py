@@ -27,6 +27,7 @@ from ._eager import EagerTensor, constant
 from ._make import as_tensor
 from ._numbers import dtype_of
 from ._pytrees import NAMESPACE, flatten
+from ._watched_sizes import WATCH
 
 
 @final
@@ -242,6 +243,9 @@ def aval_like(x: Any, device: Any = None) -> Aval | None:
         return x.aval
     if isinstance(x, np.ndarray | np.generic):
         return host_aval(np.asarray(x), device)
+    foreign = hasattr(x, "__dlpack__") or hasattr(x, "__array__")
+    if foreign and not isinstance(x, type):
+        return host_aval(np.asarray(x), device)
     return None
 
 
@@ -288,6 +292,8 @@ def traced(
         del outs, records
     finally:
         STATE.set(state)
+        if (watch := WATCH.get()) is not None:
+            watch.equations += len(trace.program.equations)
         constants = dict(trace.constants)
         trace.close()
     return (*_closed(program, constants), out_def)
