@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -292,17 +293,22 @@ def _cost_apart(line: str) -> list[str]:
     return [before, "", f"Cost: {cost}"] if found and is_sentence else [line]
 
 
-def without_constructor(
+def constructor(
     app: Any, what: str, name: str, value: Any, options: Any, given: str, returns: str
 ) -> tuple[str, str] | None:
-    """Classes that nobody calls show no signature."""
+    """Classes that nobody calls show no signature, and records only their names."""
     if what != "class":
         return None
-    refused = issubclass(value, MoveOnly) or value.__name__ in MADE_BY_CALLS
-    return ("", returns) if refused else None
+    if issubclass(value, MoveOnly) or value.__name__ in MADE_BY_CALLS:
+        return "", returns
+    if is_dataclass(value):
+        found = inspect.signature(value).parameters.values()
+        names = [p.name if p.default is p.empty else f"{p.name}=..." for p in found]
+        return f"({', '.join(names)})", returns
+    return None
 
 
-_SECTION = re.compile(r"[A-Z][A-Za-z ]*(\([^)]*\))?:.*")
+_SECTION = re.compile(r"(Args|Attributes|Cost|Raises|Returns|Source)( \([^)]*\))?:.*")
 
 
 def _as_rst(line: str) -> str:
@@ -354,7 +360,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.autodoc")
     # Before the extension that reads the sections.
     app.connect("autodoc-process-docstring", readable, priority=400)
-    app.connect("autodoc-process-signature", without_constructor)
+    app.connect("autodoc-process-signature", constructor)
     # Before the extension that shows sources.
     app.connect("doctree-read", one_place, priority=400)
     return {"parallel_read_safe": True}

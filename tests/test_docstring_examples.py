@@ -24,7 +24,7 @@ import tenferro_ad as ta
 from tenferro_ad.__main__ import main
 
 ROOT = Path(__file__).parents[1]
-SECTION = re.compile(r"[A-Z][A-Za-z ]*(\([^)]*\))?:.*")
+SECTION = re.compile(r"(Args|Attributes|Cost|Raises|Returns|Source)( \([^)]*\))?:.*")
 
 
 class Example(NamedTuple):
@@ -117,6 +117,7 @@ def test_examples_are_found_where_a_reader_sees_them() -> None:
     names = {example.name for example in EXAMPLES}
     assert {"grad", "jvp", "vmap", "checkpoint", "compile", "ledger"} <= names
     assert {"Tape", "Runtime", "custom_vjp", "scan", "cond", "trace"} <= names
+    assert {"forbid", "fused"} <= names  # a summary with a colon begins no section
     text = "Says.\n\n    a = 1\n\n    b = 2\n\nArgs:\n    x: is\n\n    no code\n"
     text += "More.\n    not code either\n\n    c = 3"
     assert list(blocks(text)) == [(2, "a = 1\n\nb = 2"), (13, "c = 3")]

@@ -116,3 +116,36 @@ def test_every_public_member_is_listed_with_its_class(pages: Any) -> None:
             owners = [b for b in kind.__mro__ if member in vars(b)]
             if member[0] != "_" and owners[0].__module__.startswith("tenferro_ad"):
                 assert member in listed, (name, member)
+
+
+def test_classes_without_a_shown_constructor_are_public(pages: Any) -> None:
+    known = {*ta.__all__, *ta.extension.__all__, *ta.testing.__all__}
+    assert not pages.MADE_BY_CALLS - known
+
+
+def test_sections_are_those_that_docstrings_have(pages: Any) -> None:
+    begun = re.compile(r"^ *([A-Z][A-Za-z]+)(?: \([^)]*\))?:\n +\S", re.MULTILINE)
+    for file in (ROOT / "tenferro_ad").rglob("*.py"):
+        for found in begun.finditer(file.read_text(encoding="utf-8")):
+            assert pages._SECTION.fullmatch(f"{found[1]}:"), (file, found[1])
+
+
+def shown(pages: Any, what: str, value: Any, text: str) -> list[str]:
+    """A docstring as the reference prints it."""
+    lines = text.split("\n")
+    pages.readable(None, what, "name", value, None, lines)
+    return lines
+
+
+def test_docstrings_are_read_as_they_are_meant(pages: Any) -> None:
+    said = shown(pages, "property", None, "Byte strides. Cost: constant.")
+    assert said == ["", "Byte strides.", "", "**Cost:** constant."]
+    said = shown(pages, "function", None, "Sum.\n\nCost: a pass\n    and more.")
+    assert said == ["Sum.", "", "**Cost:** a pass", "and more."]
+    said = shown(pages, "class", None, "Two.\n\nAttributes:\n    a, b: numbers.")
+    assert said[-2:] == ["    a: see ``b``.", "    b: numbers."]
+    said = shown(pages, "module", None, "* one `x`\n* a*b|c")
+    assert said == ["* one ``x``", "* a\\*b\\|c"]
+    said = shown(pages, "function", None, "Says.\n\n    a = b * c\n\nMore.")
+    assert said == ["Says.", "", "::", "", "    a = b * c", "", "More."]
+    assert shown(pages, "attribute", None, "Alias for field number 0") == [""]

@@ -118,16 +118,13 @@ class Fused:
 def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
     """One kernel from a scalar expression.
 
-        axpy = ta.fused(lambda E, y, a, x: y + a * x)
-        with ta.exclusive(w) as (m,):
-            ta.update(m, axpy, 0.1, x)
+        step = ta.fused(lambda E, p, g, lr: p - lr * g)
+        with ta.exclusive(w) as (p,):
+            ta.update(p, step, x, 0.1)
 
     Args:
         fn: `fn(E, x, y, ...)` builds the expression with operators and the functions of
             `E` (`E.sqrt`, `E.exp`, `E.select`, ...); it is called once, on symbols.
-
-    Example:
-        step = ta.fused(lambda E, p, g, lr: p - lr * g)
 
     Raises:
         TypeError: `fn` cannot be called.

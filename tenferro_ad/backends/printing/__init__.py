@@ -1,11 +1,9 @@
 """One expression form, several printers: the kernels of the table as source text.
 
-The seam with providers (OpenCL, WebGPU, CUDA):
-
-    printer = OpenCLPrinter(features)      # or CudaPrinter, WgslPrinter
-    printer.lower(call, ins, outs, accumulate=False) -> Lowered
-    printer.lower_copy(aval, source, target) -> Lowered
-    printer.lower_chain(equations, inputs, outputs, ins, outs) -> Lowered
+The seam with providers: a printer (`OpenCLPrinter`, `WgslPrinter`, `CudaPrinter`, made
+of the features of a device) and its three calls, each of which gives a `Lowered`,
+`lower(call, ins, outs, accumulate=False)`, `lower_copy(aval, source, target)` and
+`lower_chain(equations, inputs, outputs, ins, outs)`.
 
 - `call` is a `Call` of the table with kernel `Elementwise` or a `Write` that has a
   device form; `ins` and `outs` are layouts: `Strided(offset, strides)` in elements of
