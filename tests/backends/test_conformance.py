@@ -7,6 +7,7 @@ while it runs, and how it may end.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from tests.backends.lane_support import SECONDS, Counts, Lane, Panicking
 from tests.contract.device_support import strong, until, value_of
 
 X = np.asarray([0.5, 1.0, 2.0], np.float32)
+DOCS = Path(__file__).parents[2] / "docs" / "devices.md"
 
 
 def proof_of_identity(lane: Lane, inputs: ExecutionInputs) -> None:
@@ -181,6 +183,47 @@ def test_dropping_the_handle_changes_nothing_for_the_work(
     until(lambda: records()["opened"] == records().get("released", 0))
 
 
+def test_dropping_the_handle_of_work_that_fails(
+    failing_lane: Lane, records: Counts
+) -> None:
+    lane = failing_lane
+    inputs = lane_inputs(lane)
+    handles = [lane.submit(lane.engine(), "exp", inputs)]
+    handles.clear()
+    del inputs
+    lane.break_off()
+    until(lambda: records()["opened"] == records().get("released", 0))
+    assert "unproven" not in records()
+
+
+def test_dropping_the_handle_of_work_without_proof(
+    any_lane: Lane, records: Counts
+) -> None:
+    lane = any_lane
+    inputs = lane_inputs(lane)
+    handles = [lane.submit(lane.engine(deadline=0.1), "exp", inputs)]
+    handles.clear()
+    del inputs
+    until(lambda: records().get("unproven") == 1)
+    lane.let_go()
+    lane.device.drain()
+    assert lane.endpoint.synchronise(time.monotonic() + SECONDS) == "done"
+    assert records()["unproven"] == 1  # kept for good, with nobody to ask
+
+
+def test_a_panic_while_proof_is_awaited_is_no_proof(
+    any_lane: Lane, records: Counts
+) -> None:
+    lane = any_lane
+    panic = RuntimeError("a panic instead of proof")
+    inputs = lane.inputs(X)
+    engine = lane.engine(endpoint=Panicking(lane.endpoint, "await", panic))
+    outcome = lane.submit(engine, "exp", inputs).wait(SECONDS)
+    assert isinstance(outcome, CompletionUnproven)
+    assert records()["unproven"] == 1
+    assert lane.endpoint.synchronise(time.monotonic() + SECONDS) == "done"
+
+
 def test_each_root_is_released_once_and_in_time(any_lane: Lane) -> None:
     lane = any_lane
     tensor = lane.tensor(X)
@@ -245,3 +288,45 @@ def test_a_lost_engine_rejects_with_the_exact_inputs(any_lane: Lane) -> None:
     assert caught.value.into_parts()[1] is inputs
     del caught
     proof_of_identity(lane, inputs)
+
+
+# ---- the matrix of the docs
+
+
+def matrix() -> dict[str, dict[str, str]]:
+    """Lane -> (fact -> what the page says)."""
+    text = DOCS.read_text(encoding="utf-8").split("## The lanes\n")[1]
+    lines = [line for line in text.split("\n## ")[0].splitlines() if line[:1] == "|"]
+    head, _, *rows = ([c.strip() for c in line.strip("|").split("|")] for line in lines)
+    return {
+        name: {row[0]: row[k] for row in rows} for k, name in enumerate(head) if name
+    }
+
+
+@pytest.mark.clause("g1-test-all-providers")
+def test_the_matrix_says_what_the_lane_does(any_lane: Lane) -> None:
+    lane, said = any_lane, matrix()
+    if lane.name not in said:
+        assert lane.name == "fake"  # no device of a user
+        return
+    facts = said[lane.name]
+    assert (facts["eager operations"] == "synchronous") != lane.works_eagerly
+    failure = facts["failure of admitted work"]
+    assert failure.startswith("reported") == lane.can_fail
+    borrowed = facts["borrowed submission (`submit_borrowed`, scoped)"]
+    assert borrowed == ("yes" if lane.name == "cpu" else "refused before admission")
+    assert hasattr(lane.device, "limit")
+    dtypes = {
+        "float64, complex128": "dD",
+        "float32, complex64, int32, uint32, bool": "fFiI?",
+        "float16": "e",
+        "8- and 16-bit integers": "bhBH",
+    }
+    has = getattr(lane.device, "supports_dtype", lambda dtype: True)
+    for fact, chars in dtypes.items():
+        found = {has(np.dtype(char)) for char in chars}
+        assert len(found) == 1, fact
+        if facts[fact] in ("yes", "no"):
+            assert found == {facts[fact] == "yes"}, fact
+        else:
+            assert facts[fact].startswith("where the"), fact

@@ -1,8 +1,8 @@
 """G7 on every lane: the same records, events and refusals, over real asynchronous work.
 
 `lane` is each device that `TENFERRO_BACKENDS` names in turn. Multisets are written by
-hand, as for the CPU in `test_g7.py`; the models of `tests/backends/test_equal_ledgers.py`
-compare whole programs between lanes.
+hand, as for the CPU in `test_g7.py`; `tests/backends/test_equal_ledgers.py` compares
+whole programs between lanes.
 """
 
 from __future__ import annotations
