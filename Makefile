@@ -75,11 +75,11 @@ test-cuda-static: .venv/.kernels
 LANES := cpu,fake,opencl,webgpu
 LANE_TESTS := tests/backends tests/contract tests/storage tests/test_examples.py tests/test_quiet.py
 DRIVERS := $(CURDIR)/.cache/drivers
-test-lanes test-slow: export POCL_DEVICES := pthread
-test-lanes test-slow: export POCL_CACHE_DIR := $(DRIVERS)/pocl
-test-lanes test-slow: export PYOPENCL_NO_CACHE := 1
-test-lanes test-slow: export MESA_SHADER_CACHE_DIR := $(DRIVERS)/mesa
-test-lanes test-slow: export XDG_RUNTIME_DIR := $(DRIVERS)/run
+test-lanes test-slow registry: export POCL_DEVICES := pthread
+test-lanes test-slow registry: export POCL_CACHE_DIR := $(DRIVERS)/pocl
+test-lanes test-slow registry: export PYOPENCL_NO_CACHE := 1
+test-lanes test-slow registry: export MESA_SHADER_CACHE_DIR := $(DRIVERS)/mesa
+test-lanes test-slow registry: export XDG_RUNTIME_DIR := $(DRIVERS)/run
 
 test-lanes: export TENFERRO_BACKENDS := $(LANES)
 test-lanes: .venv/.lanes
@@ -88,12 +88,15 @@ test-lanes: .venv/.lanes
 	$(PYTEST) $(LANE_TESTS) -m "webgpu and not slow"
 
 # What the registry has as active runs, and the checker reads the log of it. The tracked
-# tree must be HEAD. docs/verification.md explains STORAGE_OWNERSHIP_BASE.
+# tree must be HEAD. Rows are about every lane, CUDA without a card, and the built site.
+# docs/verification.md explains STORAGE_OWNERSHIP_BASE.
 RECEIPT := .cache/storage-ownership-receipt.json
 BASE := $${STORAGE_OWNERSHIP_BASE+--base-commit "$$STORAGE_OWNERSHIP_BASE"}
 
 registry: export PATH := $(CURDIR)/$(BIN):$(PATH)
-registry: .venv/.test
+registry: export TENFERRO_BACKENDS := $(LANES)
+registry: export TENFERRO_CUDA_STATIC := 1
+registry: .venv/.test .venv/.lanes .venv/.kernels docs
 	@mkdir -p $(dir $(RECEIPT))
 	python scripts/run-storage-ownership-contracts.py --receipt-out $(RECEIPT) $(BASE)
 	python scripts/check-storage-ownership-contracts.py --receipt $(RECEIPT) $(BASE)
