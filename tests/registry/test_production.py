@@ -203,8 +203,11 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("benchmarks", "docs", "examples", "scripts", "tenferro_ad", "tests"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
-    for name in ("README.md", "pyproject.toml", ".gitignore"):
+    for name in ("README.md", "Makefile", "pyproject.toml", ".gitignore"):
         shutil.copy(ROOT / name, folder / name)
+    site = folder / "build" / "docs"  # not built here: one page stands for it
+    site.mkdir(parents=True)
+    (site / "index.html").write_text("<p>A page.</p>\n", encoding="utf-8")
     git(folder, "init", "-q", "--template=", "-b", "main")
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "everything")
