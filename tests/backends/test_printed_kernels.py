@@ -302,6 +302,27 @@ def test_special_values(printing_lane: PrintingLane, dtype: Any) -> None:
             special_agrees(lane, name, seen, wanted.astype(seen.dtype))
 
 
+ODD = (
+    "neg sin tan asin atan sinh tanh asinh atanh cbrt expm1 log1p erf erfinv dawsn j1 "
+)
+ODD += "floor ceil trunc round sqrt"
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+def test_zero_keeps_its_sign(printing_lane: PrintingLane, dtype: Any) -> None:
+    """What goes through zero gives a zero of the same sign."""
+    lane = printing_lane
+    if not lane.has(dtype):
+        return
+    x = np.array([0.0, -0.0], dtype)
+    for name in ODD.split():
+        (seen,) = compute(lane, OPS[name], [x])
+        if lane.computes:
+            wanted = np.signbit(-x) if name == "neg" else np.signbit(x)
+            assert np.all(seen == 0), name
+            assert np.array_equal(np.signbit(seen), wanted), name
+
+
 def special_agrees(lane: PrintingLane, name: str, seen: Array, wanted: Array) -> None:
     """Equal, up to rounding relative to each value."""
     if not lane.computes:

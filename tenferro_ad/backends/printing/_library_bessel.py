@@ -199,6 +199,7 @@ fn j0$(x: T) -> T {
   return jv$(F(0), x);
 }
 fn j1$(x: T) -> T {
+  if (x == F(0)) { return x; }
   return jv$(F(1), x);
 }
 """

@@ -53,7 +53,7 @@ fn dawsn$(x: T) -> T {{
       term = term * (F(-2) * x * x / T(2 * k + 1));
       total = total + term;
     }}
-    return total;
+    return copysign$(total, x);
   }}
   if (abs$(x) > F(1e6)) {{ return F(0.5) / x; }}
   let w: C = cfaddeeva$(cx$(abs$(x), F(0)));
