@@ -8,6 +8,7 @@ happens at a limit or after a fork stands here once.
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections import Counter
@@ -136,8 +137,7 @@ class PrintedDevice(AsynchronousDevice):
 
     def small(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
         """Unwritten memory for one root."""
-        size = int(np.prod(shape, dtype=np.int64))
-        return self.allocate(shape, dtype, size * dtype.itemsize)
+        return self.allocate(shape, dtype, math.prod(shape) * dtype.itemsize)
 
     def allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -84,11 +85,14 @@ class CheckedDescriptor:
         base = root.allocation
         dtype: np.dtype[Any] = array.dtype
         shape = tuple(array.shape)
+        strides = getattr(array, "strides", None)
+        if strides is not None and not isinstance(array, np.ndarray):
+            offset = 0 if array is base else array.offset
+            domain = root.diagnostics.domain
+            return _described(offset, shape, tuple(strides), dtype, domain)
         offset = 0
         if array is not base and array.size:
-            host = isinstance(array, np.ndarray)
-            offset = _start(array) - _start(base) if host else array.offset
-        strides = getattr(array, "strides", None)
+            offset = _start(array) - _start(base)
         if strides is None:
             layout: CheckedLayout = check_layout(
                 "adopt", shape, dtype, range(root.capacity_bytes)
@@ -163,6 +167,19 @@ def descriptor_at(
     steps = c_strides(shape, dtype.itemsize) if strides is None else strides
     layout = trusted_layout(offset, shape, steps, dtype.itemsize)
     return CheckedDescriptor._trusted(layout, dtype, placement)
+
+
+@lru_cache(1024)
+def _described(
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    domain: str,
+) -> CheckedDescriptor:
+    """The descriptor of elements that a device laid out; equal facts share one."""
+    layout = trusted_layout(offset, shape, strides, dtype.itemsize)
+    return CheckedDescriptor._trusted(layout, dtype, domain)
 
 
 def _start(array: HostArray) -> int:

@@ -11,6 +11,7 @@ that touches it, so that host access can wait for exactly that.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, final
 
 import numpy as np
@@ -95,7 +96,7 @@ class DeviceArray:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

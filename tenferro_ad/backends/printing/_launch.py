@@ -94,6 +94,6 @@ class Lowered:
 
 def put_number(params: Words, slot: Slot, value: Any) -> None:
     """Write the bytes of a number into its words."""
-    raw = np.asarray(value, slot.dtype).reshape(1).view(np.uint8)
+    raw = np.asarray(value, slot.dtype).tobytes()
     at = slot.word * params.itemsize
-    params.view(np.uint8)[at : at + raw.size] = raw
+    params.data.cast("B")[at : at + len(raw)] = raw
