@@ -149,12 +149,18 @@ class CudaQueue:
                 steps = self._steps(launch)
                 event = cp.cuda.Event(disable_timing=True)
             except Exception as error:
+                self.is_lost = self._is_poisoned()
                 raise _refused(error) from error
             # From here on an exception proves nothing.
             kept = [step() for step in steps]
             event.record(self.stream)
         self.launches += max(1, len(steps))
         return CudaEvent(event, kept)
+
+    def _is_poisoned(self) -> bool:
+        """Whether the context answers with an error, whatever it is asked."""
+        status = int(cp.cuda.runtime.streamQuery(self.stream.ptr))
+        return status not in (0, _NOT_READY)
 
     def _steps(self, launch: Launch) -> list[Any]:
         """What to enqueue, as calls that return what must be kept."""

@@ -375,7 +375,9 @@ def install() -> None:
         driverGetVersion=lambda: 0,
         eventQuery=event_query,
         getDeviceCount=lambda: 1,
+        runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda index: {"name": b"a processor, emulating"},
+        streamQuery=lambda pointer: Stream.known[pointer].status,
         memGetInfo=lambda: (1 << 31, 1 << 31),
     )
     compiler = types.SimpleNamespace(

@@ -11,6 +11,7 @@ the backend's code over host memory. What only a card shows: `scripts/gpu_check.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import os
@@ -318,6 +319,23 @@ def test_the_library_itself_does_not_raise_for_a_poisoned_event(library: str) ->
         assert cp.cuda.runtime.eventQuery(0) not in (0, 600)
     used = {a for file in FILES for a in chains(file, "self._raw")}
     assert "done" not in used
+
+
+@with_cupy
+@pytest.mark.parametrize("status", [0, 600, 700])
+def test_a_refusal_by_a_poisoned_context_costs_the_engine(
+    library: str, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    cp, queue = cupy(), backend("_cuda_queue")
+    monkeypatch.setattr(cp.cuda.runtime, "streamQuery", lambda pointer: status)
+    made = object.__new__(queue.CudaQueue)
+    made.name, made.is_lost, made._process = "cuda:0", False, os.getpid()
+    made._lock = made.stream = contextlib.nullcontext()
+    made.stream.ptr = 1
+    made.memory = SimpleNamespace(raw=made._lock, pooled=contextlib.nullcontext)
+    with pytest.raises(NotEnqueuedError):
+        made.enqueue(None)  # no launch: it fails before anything is enqueued
+    assert made.is_lost == (status == 700)
 
 
 @with_cupy
