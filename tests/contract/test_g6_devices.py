@@ -8,7 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from tenferro_ad.backends import KINDS
+from tenferro_ad.backends import KINDS, AsynchronousDevice, Endpoint
+from tenferro_ad.backends.fake import FakeProvider
 from tests.contract.test_g6 import DOCS, PAGES, ROOT, read, sections, words
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -127,3 +128,24 @@ def test_each_namespace_says_what_holds_for_all_of_it(name: str) -> None:
     made = (DOCS / "generated_pages.py").read_text(encoding="utf-8")
     assert "automodule" in made
     assert f'"{name}"' in made
+
+
+def test_the_page_on_backends_names_every_call_that_one_must_have() -> None:
+    text = read("docs/guides/adding-a-backend.md")
+    named = set(re.findall(r"`(\w+)`", text)) | set(re.findall(r"def (\w+)", text))
+    protocol = {
+        name
+        for name, member in vars(Endpoint).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+    assert protocol == {
+        *("supports", "prepare", "enqueue", "await_event", "failure", "synchronise"),
+        "release_event",
+    }
+    assert protocol <= named
+    assert AsynchronousDevice.__abstractmethods__ <= named
+    # What the smallest device has beside what is for tests to move.
+    memory = {"small", "allocate", "give_back", "map_host", "unmap_host"}
+    memory |= {"prepare_device", "bind", "release_binding"}
+    assert memory <= vars(FakeProvider).keys()
+    assert memory <= named
