@@ -12,7 +12,13 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..errors import DTypeError, IndexRangeError, InvalidArgumentError, ShapeError
+from ..errors import (
+    DTypeError,
+    IndexRangeError,
+    InvalidArgumentError,
+    ShapeError,
+    TenferroError,
+)
 
 Axes = int | Sequence[int]
 Extent = int | Sequence[int]
@@ -35,7 +41,7 @@ def int_of(
     """
     try:
         found = operator.index(value)
-    except TypeError:
+    except (TypeError, TenferroError):  # the latter from a tensor that is no scalar
         found = None
     if found is None or isinstance(value, bool):
         raise DTypeError(
@@ -50,7 +56,9 @@ def int_of(
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,
-            found=f"{found}",
+            found=f"{found}"
+            if found.bit_length() <= 64
+            else f"an integer of {found.bit_length()} bits",
             fix=f"pass an integer from {low} on"
             if high is None
             else f"pass an integer from {low} to {high - 1}",

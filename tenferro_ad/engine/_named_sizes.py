@@ -12,10 +12,9 @@ from ..ops import Program
 from ..storage import host_elements
 from ._axes import int_of
 from ._eager import EagerTensor
-from ._make import as_tensor
 from ._pytrees import flatten, need_callable
 from ._symbolic import refuse, sizes_of, template_of
-from ._trace import Spec, TracedProgram, aval_like, concrete
+from ._trace import Spec, TracedProgram, argument_of, aval_like, concrete
 from ._watched_sizes import Watch, watching
 
 
@@ -142,10 +141,10 @@ class SymbolicProgram:
         """
         found = flatten(args)[0]
         shapes, given = [], []
-        for x, spec in zip(found, self._leaves, strict=False):
+        for k, (x, spec) in enumerate(zip(found, self._leaves, strict=False)):
             if isinstance(spec, Spec):
                 shapes.append(spec.shape)
-                given.append(as_tensor(x).shape)
+                given.append(argument_of(x, k).shape)
         if len(found) != len(self._leaves):  # refused there, by structure
             return self.at(**dict.fromkeys(self.names, 2))(*args)
         return self.at(**sizes_of(self.names, shapes, given))(*args)

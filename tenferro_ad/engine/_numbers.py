@@ -17,7 +17,7 @@ def dtype_of(operation: str, dtype: Any, argument: str = "dtype") -> np.dtype[An
     """
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         found = np.dtype(object)
     if found.kind not in "biufc" or found.char in "gG":
         raise DTypeError(

@@ -16,7 +16,7 @@ import optree
 
 from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
-from ..errors import InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError
 from ..ops import Program, evaluate, optimise
 from ..runtime import Trace, device_of, direct, host_aval
 from ..storage import ValueRecord
@@ -112,7 +112,7 @@ class Spec:
 
 def lengths_of(shape: Any) -> tuple[Any, ...]:
     """What may be lengths of axes, one by one."""
-    if isinstance(shape, str | int | float | complex | None) or not np.iterable(shape):
+    if isinstance(shape, str | bytes) or not np.iterable(shape):
         return (shape,)
     return tuple(shape)
 
@@ -208,7 +208,7 @@ class TracedProgram:
                         fix="trace again, or pass a tensor where values differ",
                     )
                 continue
-            t = as_tensor(x)
+            t = argument_of(x, k)
             if not t.aval.same(aval):
                 raise mismatch(
                     t,
@@ -225,6 +225,23 @@ class TracedProgram:
         return self.program.format(limit=10_000)
 
     __repr__ = __str__
+
+
+def argument_of(x: Any, k: int) -> EagerTensor:
+    """Leaf `k` of a program's arguments as a tensor.
+
+    Raises:
+        DTypeError: outside data that makes none.
+    """
+    try:
+        return as_tensor(x)
+    except DTypeError as error:
+        raise DTypeError(
+            operation="traced program",
+            argument=f"args (leaf {k})",
+            found=error.found,
+            fix=error.fix,
+        ) from None
 
 
 def concrete(fn: Callable[..., Any], *specs: Any) -> TracedProgram:
@@ -353,6 +370,7 @@ __all__ = [
     "NAMESPACE",
     "Spec",
     "TracedProgram",
+    "argument_of",
     "as_handle",
     "aval_like",
     "concrete",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -13,9 +12,12 @@ from ..errors import InvalidArgumentError
 
 def shown(value: Any) -> str:
     """Something of the caller's, in few words and without an address."""
-    if value is None or isinstance(value, str | int | float | complex):
-        return f"{value!r}"
-    return f"a `{type(value).__name__}`"
+    is_plain = isinstance(value, str | int | float | complex | None)
+    if is_plain and not (isinstance(value, int) and value.bit_length() > 64):
+        text = repr(value)
+        if len(text) <= 60:
+            return text
+    return f"an object of type `{type(value).__name__}`"
 
 
 def seconds_of(operation: str, argument: str, value: Any) -> float | None:
@@ -64,21 +66,19 @@ def deadline_of(operation: str, argument: str, value: Any) -> float:
 
 def index_of(value: Any) -> int | None:
     """A Python int; None where it is no integer (a truth value is none)."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return None
 
 
 def items_of(operation: str, argument: str, value: Any, fix: str) -> tuple[Any, ...]:
     """The items of a sequence.
 
     Raises:
-        InvalidArgumentError: no sequence, or a text.
+        InvalidArgumentError: no sequence; a text or an array is none.
     """
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+    whole = isinstance(value, str | bytes) or hasattr(value, "__dlpack__")
+    if isinstance(value, Iterable) and not whole:
         try:
             return tuple(value)
         except TypeError:  # it only says that it can be iterated over

@@ -257,8 +257,12 @@ def test_an_exception_in_the_enqueueing_call_drains_and_then_fails(
 
 
 @pytest.mark.clause("g3-worker-exception")
-def test_a_kernel_that_fails_is_a_proven_failure(run: Run) -> None:
-    error = FloatingPointError("in the kernel")
+@pytest.mark.parametrize(
+    "error", [*WRONG, GeneratorExit(), StopIteration()], ids=lambda e: type(e).__name__
+)
+def test_a_kernel_that_fails_is_a_proven_failure(
+    run: Run, error: BaseException
+) -> None:
     graph, inputs = run.graph(product, X, Y), run.inputs(X, Y)
     if isinstance(run, CpuRun):
         run.fail("kernel", error)
@@ -269,7 +273,8 @@ def test_a_kernel_that_fails_is_a_proven_failure(run: Run) -> None:
     assert cause is error
     assert back is inputs
     assert inputs._ei_group._cell.outstanding is None
-    works(run, inputs)
+    works(run, inputs)  # the stream lives on
+    error.__traceback__ = error.__context__ = None
 
 
 @pytest.mark.clause("g3-worker-exception")
