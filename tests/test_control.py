@@ -857,16 +857,23 @@ def test_a_plan_takes_the_branch_that_holds_most() -> None:
     assert passes(loss, (np.full(100, -0.1),))[1] < peak
 
 
-def test_a_plan_counts_one_step_of_a_loop_that_values_end() -> None:
+def test_a_plan_counts_three_steps_of_a_loop_that_values_end() -> None:
+    """Further ones hold no more."""
+
     def loss(x: Any, n: Any) -> Any:
         _, v = ta.while_loop(
             lambda s: s[0] < n, lambda s: (s[0] + 1.0, ta.sin(s[1])), (0.0, n)
         )
         return ta.sum(x * v)
 
-    n, x = ta.asarray(1.0), np.ones(50)
+    n, x = ta.asarray(3.0), np.ones(50)
     plan = ta.plan(lambda x: loss(x, n), x)
-    # Compare, count and sine, and compare; the product and the sum; backward: the seed
-    # and a product, of a cotangent that is a view.
-    allocations, _ = passes(ta.trace(lambda x: loss(x, n), x), (x,))
-    assert plan.allocations == allocations == {"OperationOutput": 8}
+    # Four times compare, three times count and sine; the product and the sum; backward:
+    # the seed and a product, of a cotangent that is a view.
+    for f in (lambda x: loss(x, n), ta.trace(lambda x: loss(x, n), x)):
+        allocations, peak = passes(f, (x,))
+        assert plan.allocations == allocations == {"OperationOutput": 14}
+        assert plan.peak_bytes == peak
+    many = ta.asarray(9.0)
+    _, peak = passes(lambda x: loss(x, many), (x,))
+    assert plan.peak_bytes == peak

@@ -14,14 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from .._aval import mismatch
-from .._ledger import STATE
+from .._ledger import OPERATION_OUTPUT, STATE, Account, State
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
-from ..ops import body_of, branched
+from ..ops import body_of, branched, evaluate
 from ..tape import TOOLS
 from ._bodies import Traced, joined, taking, unflatten, unused
-from ._dispatch import HANDLES
+from ._dispatch import HANDLES, pulled_mask
 from ._eager import EagerTensor
 from ._make import as_tensor
+from ._plan import planned
 from ._pytrees import flatten, need_callable
 from ._trace import aval_like, traced
 
@@ -57,6 +58,8 @@ def cond(
     value = decided("cond", "pred", pred)
     if value is not None:
         return _taken(true_fn if value else false_fn, operands)
+    if is_planning():
+        return _taken(largest([false_fn, true_fn], operands), operands)
     pred = scalar_of("cond", "pred", as_tensor(pred))
     fns = {"false_fn": false_fn, "true_fn": true_fn}
     return branches_of("cond", truth_of(pred), fns, operands)
@@ -96,6 +99,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if value is not None or len(branches) == 1:
         chosen = min(max(int(value or 0), 0), len(branches) - 1)
         return _taken(branches[chosen], operands)
+    if is_planning():
+        return _taken(largest(branches, operands), operands)
     index = scalar_of("switch", "index", as_tensor(index), COUNT)
     fns = {f"branches[{k}]": fn for k, fn in enumerate(branches)}
     return branches_of("switch", index, fns, operands)
@@ -154,6 +159,44 @@ def truth_of(x: EagerTensor) -> EagerTensor:
 def _as_given(x: Any) -> Any:
     """An operand for a branch: arrays come in as tensors."""
     return as_tensor(x) if isinstance(x, np.ndarray) else x
+
+
+def is_planning() -> bool:
+    """Eager work is planned: what it does in Python happens, but values decide
+    nothing."""
+    trace = STATE.get().trace
+    return trace is not None and trace.counting is not None
+
+
+def largest(
+    fns: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """The branch whose passes hold most by themselves."""
+    state = STATE.get()
+    leaves, treedef = flatten(operands)
+    avals = [aval_like(x) for x in leaves]
+
+    def size(fn: Callable[..., Any]) -> tuple[int, int, int]:
+        program, constants, _ = traced(fn, leaves, avals, treedef)
+        given = [as_tensor(x) for x, a in zip(leaves, avals, strict=True) if a]
+        given += constants
+        mask = pulled_mask(state.level, given)
+        found = planned(
+            lambda *xs: evaluate(program, HANDLES, xs),
+            given,
+            [x.aval for x in given],
+            [bool(mask >> i & 1) for i in range(len(given))],
+            forward=True,
+        )
+        allocations = sum(found.allocations.values())
+        return found.peak_bytes, found.retained_bytes, allocations
+
+    # Apart from the plan around it: what is tried here is not held there.
+    token = STATE.set(State(Account(None), OPERATION_OUTPUT, None))
+    try:
+        return max(fns, key=size)
+    finally:
+        STATE.reset(token)
 
 
 def _taken(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, final
 
-from .._aval import is_inexact
 from ..errors import BudgetTooSmallError, InvalidArgumentError
 from ..ops import (
     Equation,
@@ -36,7 +35,7 @@ from ..ops import (
     without_reuse,
 )
 from ..runtime import memory_of
-from ..tape import RegionCall
+from ..tape import RegionCall, followed
 from ._dispatch import HANDLES
 from ._plan import passes_of, planned
 
@@ -137,23 +136,28 @@ class Division:
         return [values[v] for v in program.outputs]
 
 
-def balanced(program: Program, tracked: Sequence[bool]) -> list[Division]:
+def balanced(
+    program: Program, tracked: Sequence[bool], own: Sequence[bool]
+) -> list[Division]:
     """The division into about sqrt(n) regions for n places to cut, alone."""
-    work = _Cuts(renumbered(without_reuse(program)), tracked)
+    work = _Cuts(renumbered(without_reuse(program)), tracked, own)
     count = max(1, math.isqrt(max(1, len(work.narrow))))
     return [work.division(Shape(count, count))]
 
 
-def candidates(program: Program, tracked: Sequence[bool]) -> list[Division]:
+def candidates(
+    program: Program, tracked: Sequence[bool], own: Sequence[bool]
+) -> list[Division]:
     """Divisions to choose from, each with what it holds and what it runs again.
 
     Args:
         tracked: which inputs are differentiated.
+        own: which inputs the function brought in itself: their bytes count.
 
     Cost: both passes on symbolic values for each of some dozens of divisions; nothing
         is computed.
     """
-    work = _Cuts(renumbered(without_reuse(program)), tracked)
+    work = _Cuts(renumbered(without_reuse(program)), tracked, own)
     shapes = work.shapes() if work.is_differentiated else [PLAIN]
     return [work.tried(shape) for shape in shapes]
 
@@ -185,9 +189,13 @@ def chosen(
     )
 
 
-def held_eager(division: Division) -> int:
-    """What both passes hold, one operation at a time."""
-    return division.peak_bytes
+def held_eager(taken: int) -> Callable[[Division], int]:
+    """What both passes hold, one operation at a time.
+
+    Args:
+        taken: bytes of data from outside that came in beforehand.
+    """
+    return lambda division: max(division.peak_bytes, taken)
 
 
 def held_compiled(tracked: Sequence[bool]) -> Callable[[Division], int]:
@@ -205,41 +213,43 @@ def held_compiled(tracked: Sequence[bool]) -> Callable[[Division], int]:
     return nbytes
 
 
-def _kept(program: Program, tracked: Sequence[bool]) -> tuple[set[int], set[int]]:
-    """Variables that reverse rules read, and those that have a cotangent."""
-    moving = {v for v, t in zip(program.inputs, tracked, strict=True) if t}
+def _kept(program: Program, masks: Sequence[int]) -> set[int]:
+    """Variables that reverse rules read."""
     kept: set[int] = set()
-    for eq in program.equations:
-        mask = sum(1 << k for k, v in enumerate(eq.ins) if v in moving)
-        if mask and eq.call.is_differentiable:
-            moving.update(v for v in eq.outs if is_inexact(program.avals[v].dtype))
+    for eq, mask in zip(program.equations, masks, strict=True):
+        if mask:
             saves = eq.call.spec(mask).saves
             kept.update(eq.outs[~s] if s < 0 else eq.ins[s] for s in saves)
-    return kept, moving
+    return kept
 
 
 class _Cuts:
     """Places where the program may be cut, and how good each is."""
 
-    def __init__(self, program: Program, tracked: Sequence[bool]) -> None:
+    def __init__(
+        self, program: Program, tracked: Sequence[bool], own: Sequence[bool]
+    ) -> None:
         self.program = program
-        self.tracked = tracked
+        self.tracked, self.own = tracked, own
         self._parts: dict[tuple[int, int, bool], Part] = {}
         n = len(program.equations)
         last = last_uses(program)
         given = {*program.inputs, *program.literals}
+        inputs = [v for v, t in zip(program.inputs, tracked, strict=True) if t]
+        # Loops with stacks where a recording asks for them: equation for equation.
+        taken, masks, self._moving = followed(program, inputs)
+        kept = _kept(taken, masks)
         # Bytes that cross each place: defined before it, used after it. What rules keep
         # anyway costs less than what only the boundary needs.
-        kept, self._moving = _kept(program, tracked)
         change = [0] * (n + 2)
         grows: list[int] = []
-        for number, eq in enumerate(program.equations):
+        for number, eq in enumerate(taken.equations):
             for v in eq.outs:
                 end = last.get(v, number)
-                nbytes = program.avals[v].nbytes * (1 if v in kept else 2)
+                nbytes = taken.avals[v].nbytes * (1 if v in kept else 2)
                 change[number + 1] += nbytes
                 change[end + 1] -= nbytes
-            grows.append(sum(program.avals[v].nbytes for v in eq.outs))
+            grows.append(sum(taken.avals[v].nbytes for v in eq.outs))
         self.crossing: list[int] = []
         total = 0
         for k in range(n + 1):
@@ -287,11 +297,16 @@ class _Cuts:
 
     def tried(self, shape: Shape) -> Division:
         division = self.division(shape)
-        if not self.is_differentiated:
-            return division
         program = self.program
         avals = program.in_avals
-        found = planned(lambda *xs: division.run(xs), avals, avals, self.tracked)
+        found = planned(
+            lambda *xs: division.run(xs),
+            avals,
+            avals,
+            self.tracked,
+            own=self.own,
+            forward=not self.is_differentiated,
+        )
         return Division(
             program,
             division.parts,

@@ -12,7 +12,7 @@ from .._ledger import BASE, STATE
 from ..backends import CPU
 from ..errors import InvalidArgumentError
 from ..ops import Call, Equation, Program, key_of
-from ..runtime import Cache
+from ..runtime import Cache, Taken
 from ..storage import ValueRecord
 from ..tape import RegionCall, digest, hold
 from ._budget import (
@@ -239,25 +239,34 @@ def _in_regions(
             return f(*args, **kwargs)
         leaves, treedef = flatten((args, kwargs))
         avals = [x.aval if isinstance(x, EagerTensor) else None for x in leaves]
+        taken = Taken()
         program, constants, out_def = traced(
-            lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef
+            lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef, taken=taken
         )
         given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
         tracked = tuple(
             x.dtype.kind in "fc" and (x.is_tracked or x.leaf is not None) for x in given
         )
+        own = tuple(id(x._record) in taken.ids for x in given)
         make = balanced if limit is None else candidates
         tried = DIVISIONS.get(
-            (key_of(program), make, tracked), lambda: make(program, tracked)
+            (key_of(program), make, tracked, own), lambda: make(program, tracked, own)
         )
         division = tried[0]
-        if limit is not None and state.trace is None:
-            division = chosen(tried, limit, held_eager)
-            CPU.keep_within(BASE.live_bytes + limit - division.workspace)
-        elif limit is not None:
-            planning = state.trace.counting is not None
-            nbytes = held_eager if planning else held_compiled(tracked)
+        if limit is not None:
+            here = state.trace is None
+            planning = not here and state.trace.counting is not None
+            eager = held_eager(taken.nbytes)
+            nbytes = eager if here or planning else held_compiled(tracked)
             division = chosen(tried, limit, nbytes)
+            if here:
+                mine = {
+                    id(x._record): x.nbytes
+                    for x, o in zip(given, own, strict=True)
+                    if o
+                }
+                known = BASE.live_bytes - sum(mine.values())
+                CPU.keep_within(known + limit - division.workspace)
         outs = division.run(given)
         return optree.tree_unflatten(out_def, outs)
 

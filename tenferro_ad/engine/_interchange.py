@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError
-from ..runtime import host_aval
-from ..storage import duplicate, transfer
+from ..runtime import brought, host_aval
+from ..storage import duplicate
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
 
@@ -54,7 +54,7 @@ def from_dlpack(
             found="`copy=False` for memory that somebody else may write",
             fix="pass `copy=None`, or use `ta.unsafe.from_dlpack` and keep its duties",
         )
-    record = transfer(array, host_aval(array, device), "from_dlpack")
+    record = brought(array, host_aval(array, device), "from_dlpack")
     return constant(record)
 
 

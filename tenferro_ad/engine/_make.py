@@ -16,8 +16,8 @@ from ..errors import (
     TracedConversionError,
 )
 from ..ops import TO_DEVICE
-from ..runtime import device_of, host_aval
-from ..storage import Tensor, TensorView, TensorViewMut, record_of, transfer
+from ..runtime import brought, device_of, host_aval
+from ..storage import Tensor, TensorView, TensorViewMut, record_of
 from ..tape import Leaf, hold
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
@@ -69,7 +69,7 @@ def asarray(
             found="`copy=False` for memory that somebody else may write",
             fix="pass `copy=None`, or use `ta.unsafe.import_array` and keep its duties",
         )
-    return constant(transfer(array, host_aval(array, device), "asarray"))
+    return constant(brought(array, host_aval(array, device), "asarray"))
 
 
 def _as_asked(

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..errors import DTypeError, InvalidArgumentError
 from ..ops import Op
-from ..runtime import PLAN_LIMIT, host_aval, scalar_key, scalar_record
-from ..storage import transfer
+from ..runtime import PLAN_LIMIT, brought, host_aval, scalar_key, scalar_record
 from ._eager import EagerTensor, constant
 
 
@@ -68,7 +67,7 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
     if isinstance(x, np.generic) and x.dtype.kind in "biufc":
         return x
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
-        record = transfer(x, host_aval(x, device), op.name)
+        record = brought(x, host_aval(x, device), op.name)
         return constant(record)
     if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
         return x

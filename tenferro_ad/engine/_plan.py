@@ -17,6 +17,7 @@ from .._ledger import (
     ALLOCATION_REASONS,
     OPERATION_OUTPUT,
     STATE,
+    TRANSFER_DESTINATION,
     AllocationReason,
     State,
 )
@@ -26,7 +27,7 @@ from ..runtime import Counting, Trace, direct
 from ..tape import Retained
 from ._eager import EagerTensor, constant
 from ._make import as_tensor
-from ._pytrees import flatten, need_callable
+from ._pytrees import flatten, need_callable, zeros_for
 from ._trace import aval_like, traced
 from ._transforms import Recording
 
@@ -82,7 +83,8 @@ def plan(f: Callable[..., Any], *specs: Any) -> Plan:
         NoRuleError: an operation has no reverse rule.
         InvalidArgumentError: `f` returns no tensor with a derivative.
 
-    Cost: nothing is computed, allocated or copied; time for each operation.
+    Cost: nothing is computed; time for each operation. NumPy arrays that `f` takes in
+        are copied, as in a run, but no ledger sees it.
     """
     need_callable("plan", f)
     leaves, in_def = flatten(specs)
@@ -100,9 +102,18 @@ def planned(
     leaves: Sequence[Any],
     avals: Sequence[Aval | None],
     tracked: Sequence[bool],
+    *,
+    own: Sequence[bool] = (),
+    forward: bool = False,
 ) -> Plan:
     """`plan` for leaves of which some are symbolic (those with an aval), and some of
-    these differentiated."""
+    these differentiated.
+
+    Args:
+        own: leaves that the passes brought in themselves: their bytes count.
+        forward: the result may depend on no differentiated leaf; there is no backward
+            pass then.
+    """
     state = STATE.get()
     counting = Counting()
     trace = Trace(state.trace, counting)
@@ -111,11 +122,16 @@ def planned(
         rec = Recording("plan")
         rec.level.watches = True
         given = []
-        for x, aval, mine in zip(leaves, avals, tracked, strict=True):
-            if aval is not None:
+        for x, aval, mine, counts in zip(
+            leaves, avals, tracked, own or [False] * len(leaves), strict=True
+        ):
+            if counts and aval is not None:
+                x = constant(trace.fresh_record(aval, TRANSFER_DESTINATION))
+            elif aval is not None:
                 x = constant(trace.input(aval))
             given.append(rec.leaves(x, "specs")[0] if mine else x)
-        return _passes(f, given, rec, trace, counting)
+        del x
+        return _passes(f, given, rec, trace, counting, forward=forward)
     finally:
         STATE.reset(token)
         trace.is_open = False
@@ -124,19 +140,21 @@ def planned(
 def passes_of(
     f: Callable[..., Any], avals: Sequence[Aval], tracked: Sequence[bool]
 ) -> Program:
-    """One forward and one backward pass as a program: results and cotangents."""
+    """One forward and one backward pass as a program: results and cotangents (zeros
+    where no result depends on what is differentiated)."""
 
     def passes(*xs: Any) -> Any:
         rec = Recording("plan")
-        given = [
-            rec.leaves(x, "specs")[0] if mine else x
-            for x, mine in zip(xs, tracked, strict=True)
-        ]
+        given, nodes = list(xs), {}
+        for k, mine in enumerate(tracked):
+            if mine:
+                given[k], (nodes[k],), _ = rec.leaves(xs[k], "specs")
         outs = [as_tensor(y) for y in flatten(rec.call(f, given, {}))[0]]
         given.clear()
         seeds = _seeds(rec, outs)
         found = rec.cotangents(seeds, "auto")
-        return [rec.outside(y) for y in outs], list(found.values())
+        cts = [found[n] if n in found else zeros_for(xs[k]) for k, n in nodes.items()]
+        return [rec.outside(y) for y in outs], cts
 
     leaves = list(range(len(avals)))
     return traced(passes, leaves, avals, flatten(tuple(leaves))[1])[0]
@@ -154,21 +172,28 @@ def _seeds(rec: Recording, outs: Sequence[EagerTensor]) -> dict[int, EagerTensor
 
 
 def _passes(
-    f: Any, given: list[Any], rec: Recording, trace: Trace, counting: Counting
+    f: Any,
+    given: list[Any],
+    rec: Recording,
+    trace: Trace,
+    counting: Counting,
+    *,
+    forward: bool,
 ) -> Plan:
     outs = [as_tensor(y) for y in flatten(rec.call(f, given, {}))[0]]
     given.clear()
     retained = tuple(rec.core.retained())
     retained_bytes = rec.core.retained_nbytes
     seeds = _seeds(rec, outs)
-    if not seeds:
+    if seeds:
+        rec.cotangents(seeds, "auto")
+    elif not forward:
         raise InvalidArgumentError(
             operation="plan",
             argument="f",
             found="a function whose result depends on no differentiable input",
             fix="give floating-point specs, and return what is computed from them",
         )
-    rec.cotangents(seeds, "auto")
     recomputed = sum(eq.recompute for eq in trace.program.equations)
     return Plan(
         counting.peak,

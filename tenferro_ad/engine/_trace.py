@@ -18,7 +18,7 @@ from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
 from ..errors import DTypeError, InvalidArgumentError
 from ..ops import Program, evaluate, optimise
-from ..runtime import Trace, device_of, direct, host_aval
+from ..runtime import Taken, Trace, device_of, direct, host_aval
 from ..storage import ValueRecord
 from ..tape import hold
 from ._axes import int_of
@@ -272,6 +272,7 @@ def traced(
     avals: Sequence[Aval | None],
     in_def: Any,
     metadata: dict[int, Any] | None = None,
+    taken: Taken | None = None,
 ) -> tuple[Program, list[Any], Any]:
     """Run `fn` on symbols for the leaves that have an aval.
 
@@ -281,9 +282,11 @@ def traced(
     Args:
         metadata: gets the leaves of the result that are no tensors (numbers, strings),
             by position; without it they become tensors.
+        taken: learns of data from outside that came in meanwhile.
     """
     state = STATE.get()
     trace = Trace(state.trace)
+    trace.taken = taken or trace.taken
     symbols = []
     for x, aval in zip(leaves, avals, strict=True):
         if aval is not None:

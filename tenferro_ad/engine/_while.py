@@ -15,10 +15,18 @@ import numpy as np
 
 from .._ledger import STATE
 from ..ops import body_of, looped_while, refused_reverse
+from ..runtime import STEPS
 from ..tape import TOOLS
 from ._axes import int_of
 from ._bodies import Carry, rooted, structure_of, traced_step, unflatten
-from ._branches import COUNT, branches_of, decided, scalar_of, truth_of
+from ._branches import (
+    COUNT,
+    branches_of,
+    decided,
+    is_planning,
+    scalar_of,
+    truth_of,
+)
 from ._dispatch import HANDLES, pulled_mask
 from ._eager import EagerTensor
 from ._loops import looped
@@ -70,7 +78,7 @@ def repeated(
 ) -> Any:
     """`while_loop` in the name of another function."""
     carry = Carry(init, "init_val", ())
-    if STATE.get().trace is None:
+    if STATE.get().trace is None or is_planning():
         return _inline(operation, test, step, carry)
     program, constants, _ = traced_step(
         operation, "body_fun", lambda val: (step(val), None), carry, (init,)
@@ -103,8 +111,13 @@ def _inline(
     now = carry.tensors
     known: list[Any] | None = None
     _refuse_reverse(now)
+    planned = 0
     while True:
-        if not decided(operation, "cond_fun", test(unflatten(carry.treedef, now))):
+        goes = decided(operation, "cond_fun", test(unflatten(carry.treedef, now)))
+        if goes is None:  # a plan: further steps hold no more than these
+            planned += 1
+            goes = planned <= STEPS
+        if not goes:
             break
         out = step(unflatten(carry.treedef, now))
         carry.check_structure(operation, "body_fun", out)

@@ -95,7 +95,9 @@ class Call:
         self.op, self.ins, self.outs, self.params = op, ins, outs, params
         self._specs: dict[int, RuleSpec] = {}
         # Integer and boolean results carry no derivative: they are never recorded.
-        self.is_differentiable = any(a.dtype.kind in "fc" for a in outs)
+        self.is_differentiable = not op.stops and any(
+            a.dtype.kind in "fc" for a in outs
+        )
         self.is_select, self.has_rules = op.is_select, op.unruled is not None
         self._outside: Call | None = None
         for name, value in zip(op.params, params, strict=True):

@@ -181,6 +181,7 @@ register(
         kernel=View(lambda array, call: array),
         vjp={"x": lambda F, ct, call: None},
         jvp={"x": lambda F, t, call: None},
+        stops=True,
         batch=leading(),
     )
 )

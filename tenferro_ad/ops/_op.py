@@ -147,6 +147,7 @@ class Op:
         "plans",
         "recorded",
         "short",
+        "stops",
         "unruled",
         "variadic",
         "vjp",
@@ -172,6 +173,7 @@ class Op:
         variadic: bool = False,
         many_outs: bool = False,
         is_select: bool = False,
+        stops: bool = False,
         unruled: Callable[[Call], Program | None] | None = None,
         inlines: Callable[[Call], Program] | None = None,
         short: Callable[[Call, str], Any] | None = None,
@@ -208,6 +210,8 @@ class Op:
         # `outs` for all outputs, however many there are.
         self.variadic, self.many_outs = variadic, many_outs
         self.is_select = is_select
+        # No recording follows a derivative through it: the result is a constant.
+        self.stops = stops
         # `short(call, arg)`: where an argument's rule is a single operation with
         # nothing to adjust, its name, operands ("ct" or saved names) and parameters.
         self.short = short

@@ -3,6 +3,7 @@
 from ._batched import BatchEvaluator, Example, batched_program
 from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
 from ._chains import chains_of
+from ._counted import STEPS, Counting, Taken, brought
 from ._direct import (
     DEFAULT_DEVICE,
     DIRECT,
@@ -41,7 +42,6 @@ from ._scoped import (
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
 from ._trace import (
     NOWHERE,
-    Counting,
     Symbol,
     Trace,
     is_symbolic,
@@ -64,6 +64,9 @@ __all__ = [
     "CompletionUnproven",
     "Counting",
     "DirectEvaluator",
+    "STEPS",
+    "Taken",
+    "brought",
     "Example",
     "ExecutionBundle",
     "ExecutionHandle",

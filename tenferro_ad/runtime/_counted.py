@@ -1,25 +1,137 @@
-"""What operations with bodies hold, where bytes are only counted.
+"""What eager work would allocate and hold, counted while it is traced.
 
-The kernel of the row runs on symbolic values, as it does on others, so that what a step
-holds is not modelled a second time. A loop of known length is run for a few steps; its
-further steps allocate what the last of these does, and hold no more. Where values
-decide, the largest branch counts, and one step of a loop.
+Operations with bodies run the kernel of their row on symbolic values, as it runs on
+others, so that what a step holds is not modelled a second time. A loop of known length
+is run for a few steps; its further steps allocate what the last of these does, and hold
+no more. Where values decide, the branch that holds most counts, and a few steps of a
+loop.
+
+Data from outside comes in for real, so that it can be read; its bytes count here, for
+as long as eager work would hold them, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .._aval import Aval
+from .._ledger import STATE, TRANSFER_DESTINATION, State
 from ..ops import OPS, Body, Call, Region, evaluate
-from ..storage import ValueRecord
+from ..storage import ValueRecord, transfer
 
 if TYPE_CHECKING:
     from ._trace import Trace
 
 STEPS: Final = 3  # by then every carry is a result of the body, like those after it
+
+
+class Counting:
+    """The account of records whose bytes are only counted: what eager work would
+    allocate and hold at each moment.
+
+    Attributes:
+        live, peak: bytes of values now, and most at once.
+        workspace: of the kernel that needs most.
+        counts: allocations by reason.
+        supplied: what stands for data from outside, by the identity of its record.
+    """
+
+    __slots__ = ("counts", "live", "peak", "supplied", "workspace")
+
+    def __init__(self) -> None:
+        self.live = self.peak = self.workspace = 0
+        self.counts: Counter[int] = Counter()
+        self.supplied: dict[int, ValueRecord] = {}
+
+    def allocated(self, nbytes: int, reason: int) -> None:
+        """One more root."""
+        self.counts[reason] += 1
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)
+
+    def release(self, nbytes: int) -> None:
+        """One root less."""
+        self.live -= nbytes
+
+    def computes(self, nbytes: int) -> None:
+        """A kernel runs with so much workspace."""
+        self.workspace = max(self.workspace, nbytes)
+
+
+# ---- data from outside ---------------------------------------------------------------
+
+
+@final
+class Taken:
+    """Data from outside that came in while a trace was open.
+
+    Attributes:
+        ids: identities of the records, for as long as these live.
+        nbytes: of all of them.
+    """
+
+    __slots__ = ("ids", "nbytes")
+
+    def __init__(self) -> None:
+        self.ids: set[int] = set()
+        self.nbytes = 0
+
+
+@final
+class _Supply:
+    """The account of one value from outside whose bytes are counted elsewhere: when the
+    value is over, so is what holds its place there."""
+
+    __slots__ = ("_counting", "at")
+    slow: Final = False
+
+    def __init__(self, counting: Counting) -> None:
+        self._counting = counting
+        self.at = 0
+
+    def allocated(self, reason: int, nbytes: int) -> None:
+        """Its place is counted."""
+
+    def copied(self, reason: int, operation: str, aval: Any) -> None:
+        """Plans say nothing of copies."""
+
+    def release(self, nbytes: int) -> None:
+        self._counting.supplied.pop(self.at, None)
+
+
+def brought(source: Any, aval: Aval, operation: str) -> ValueRecord:
+    """`transfer`, as the open traces see it.
+
+    Raises: as `transfer`. Cost: as `transfer`.
+    """
+    state = STATE.get()
+    trace = outer = state.trace
+    while outer is not None and outer.counting is None:
+        outer = outer.parent
+    if outer is None:
+        record = transfer(source, aval, operation)
+    else:
+        supply = _Supply(outer.counting)
+        account: Any = supply
+        token = STATE.set(State(account, state.reason, state.level, trace))
+        try:
+            record = transfer(source, aval, operation)
+        finally:
+            STATE.reset(token)
+        supply.at = id(record)
+        place = outer.fresh_record(aval, TRANSFER_DESTINATION)
+        place.tokens.append(None)  # the value that it stands for holds it
+        outer.counting.supplied[supply.at] = place
+    while trace is not None and trace.counting is None:
+        trace.taken.ids.add(id(record))
+        trace.taken.nbytes += aval.nbytes
+        trace = trace.parent
+    return record
+
+
+# ---- operations with bodies ----------------------------------------------------------
 
 
 def counted(trace: Trace, call: Call, operands: Sequence[ValueRecord]) -> list[Any]:
@@ -28,6 +140,8 @@ def counted(trace: Trace, call: Call, operands: Sequence[ValueRecord]) -> list[A
     assert isinstance(kernel, Region)
     counts = trace.counting
     assert counts is not None
+    if call.op.name == "cond":
+        return _largest(trace, call, operands, kernel.fn)
     host = _Host(trace, call)
     length = getattr(call, "length", 0)
     if length <= STEPS:
@@ -45,6 +159,28 @@ def counted(trace: Trace, call: Call, operands: Sequence[ValueRecord]) -> list[A
     return outs
 
 
+def _largest(
+    trace: Trace,
+    call: Call,
+    operands: Sequence[ValueRecord],
+    run: Callable[..., list[Any]],
+) -> list[Any]:
+    """The outputs of the branch that holds most while it runs."""
+    counts, equations = trace.counting, trace.program.equations
+    assert counts is not None
+    found = []
+    for k in range(len(call.branches)):
+        end = len(equations)
+        before = counts.counts.copy(), counts.peak, counts.workspace
+        counts.peak = counts.live
+        run(_Host(trace, call, k), call, operands)
+        found.append((counts.peak, counts.counts.total()))
+        counts.counts, counts.peak, counts.workspace = before
+        del equations[end:]
+    best = found.index(max(found))
+    return run(_Host(trace, call, best), call, operands)
+
+
 @final
 class _Host:
     """What the kernel may ask for (see `ops.RegionHost`), on symbolic records.
@@ -53,9 +189,9 @@ class _Host:
         begins: the allocations counted when each run of a body began.
     """
 
-    def __init__(self, trace: Trace, call: Call) -> None:
-        self._trace, self._call = trace, call
-        self._asked = False
+    def __init__(self, trace: Trace, call: Call, branch: int | None = None) -> None:
+        self._trace, self._call, self._branch = trace, call, branch
+        self._asked = 0
         self.begins: list[Counter[int]] = []
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
@@ -73,12 +209,11 @@ class _Host:
         return self._trace.lent(aval)
 
     def number(self, x: ValueRecord) -> int:
-        """The largest branch; true once, for a loop."""
-        if self._call.op.name == "cond":
-            sizes = [_size(branch) for branch in self._call.branches]
-            return sizes.index(max(sizes))
-        self._asked = not self._asked
-        return int(self._asked)
+        """The branch; for a loop, whether it goes on."""
+        if self._branch is not None:
+            return self._branch
+        self._asked += 1
+        return int(self._asked <= STEPS)
 
     def owned(self, outs: Sequence[Any], lent: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
@@ -88,8 +223,3 @@ class _Host:
                 y = self._trace.apply(OPS["accumulate"], (y,), ())
             made.append(y)
         return made
-
-
-def _size(body: Body) -> int:
-    """Bytes of everything that a body computes."""
-    return sum(y.nbytes for eq in body.program.equations for y in eq.call.outs)

@@ -244,13 +244,13 @@ def _replay_of(
 
 
 def memory_of(program: Program) -> int:
-    """Bytes that one run of the program, compiled for the host, needs: arenas (which
-    have a least size, see `schedule`, that does not count here), outputs, and workspace
-    of kernels.
+    """Bytes that one run of the program, compiled for the host, needs: arenas of at
+    least the size that they have in a run (see `schedule`), outputs, and workspace of
+    kernels.
 
     Cost: time linear in the program; nothing is allocated.
     """
-    found = schedule(inlined(program), smallest=0)
+    found = schedule(inlined(program))
     return found.peak + Writer(found).written().scratch
 
 

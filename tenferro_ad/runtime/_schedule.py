@@ -50,15 +50,15 @@ def schedule(
     program: Program,
     donated: Sequence[int] = (),
     strides: Sequence[Strides] = (),
-    smallest: int = POOLED_FROM,
 ) -> Schedule:
     """Place every value of `program`, whose regions were inlined.
+
+    Arenas have a least size, so that they come from the pool and the next run finds the
+    same memory again.
 
     Args:
         strides: of the inputs, None for row-major ones; empty if all are.
         donated: positions of inputs whose memory outputs may take over.
-        smallest: arenas have at least so many bytes, so that they come from the pool
-            and the next run finds the same memory again.
 
     Raises:
         InvalidArgumentError: no output can use a donated input.
@@ -70,7 +70,7 @@ def schedule(
     work.use_donations()
     work.place()
     for reason, nbytes in work.arenas.items():
-        work.arenas[reason] = max(nbytes, smallest)
+        work.arenas[reason] = max(nbytes, POOLED_FROM)
     return work.result()
 
 

@@ -9,7 +9,6 @@ constants of the program.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -22,7 +21,7 @@ from ..backends import Plan
 from ..errors import EscapedTracerError, TenferroError, TracedConversionError
 from ..ops import OPS, Equation, Op, Program, Region, View
 from ..storage import DeviceArray, ValueRecord
-from ._counted import counted
+from ._counted import Counting, Taken, counted
 from ._direct import DirectEvaluator, as_records, plan_of
 from ._steps import InputRule
 
@@ -39,37 +38,6 @@ class _Nowhere:
 
 
 NOWHERE: Final = _Nowhere()
-
-
-class Counting:
-    """The account of records whose bytes are only counted: what eager work would
-    allocate and hold at each moment.
-
-    Attributes:
-        live, peak: bytes of values now, and most at once.
-        workspace: of the kernel that needs most.
-        counts: allocations by reason.
-    """
-
-    __slots__ = ("counts", "live", "peak", "workspace")
-
-    def __init__(self) -> None:
-        self.live = self.peak = self.workspace = 0
-        self.counts: Counter[int] = Counter()
-
-    def allocated(self, nbytes: int, reason: int) -> None:
-        """One more root."""
-        self.counts[reason] += 1
-        self.live += nbytes
-        self.peak = max(self.peak, self.live)
-
-    def release(self, nbytes: int) -> None:
-        """One root less."""
-        self.live -= nbytes
-
-    def computes(self, nbytes: int) -> None:
-        """A kernel runs with so much workspace."""
-        self.workspace = max(self.workspace, nbytes)
 
 
 class Symbol:
@@ -163,6 +131,7 @@ class Trace(DirectEvaluator):
         constants: for each captured value its variable, and what the capturing code
             keeps to supply the value later.
         parent: the trace outside, or None.
+        taken: data from outside that came in while it was open.
         counting: counts the bytes that eager work would hold, or None.
     """
 
@@ -173,6 +142,7 @@ class Trace(DirectEvaluator):
         self.counting = counting
         self.program = Program()
         self.parent = parent
+        self.taken = Taken()
         self.is_open = True
         self.constants: list[tuple[int, Any]] = []
         self._captured: dict[Any, ValueRecord] = {}
@@ -233,6 +203,10 @@ class Trace(DirectEvaluator):
         array = record.array
         if type(array) is Symbol and not array.trace.is_open:
             raise escaped_error("trace")
+        if self.counting is not None:
+            supplied = self.counting.supplied.get(id(record))
+            if supplied is not None:
+                return supplied
         at = (id(record), key)
         found = self._captured.get(at)
         if found is None:
@@ -382,7 +356,6 @@ def _operation(
 
 __all__ = [
     "NOWHERE",
-    "Counting",
     "Symbol",
     "Trace",
     "is_symbolic",

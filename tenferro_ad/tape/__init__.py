@@ -2,7 +2,7 @@
 
 from ._backward import sweep
 from ._bodies import TOOLS
-from ._checkpoint import RegionCall, digest
+from ._checkpoint import RegionCall, digest, followed
 from ._gradients import Gradients
 from ._record import NO_STEPS, Leaf, Retained, TapeRecord, hold, let_go
 from ._retention import AdValueRecord, TapeRetention, ValueKey
@@ -19,6 +19,7 @@ __all__ = [
     "TapeRetention",
     "ValueKey",
     "digest",
+    "followed",
     "hold",
     "let_go",
     "sweep",

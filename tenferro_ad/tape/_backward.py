@@ -177,13 +177,13 @@ class _Sweep:
         self, spec: Any, ins: tuple[int, ...], given: list[Any], own: bool, saved: Any
     ) -> None:
         """The rule of a region, which takes the cotangent out of `given`."""
-        # By identity of its array: it may be over, but then it was the sweep's own, and
-        # so is whatever took its identity.
-        came = _several(given[0]) if self.inplace else ()
-        arrays = [id(c.array) for c in came if c is not None]
-        del came
+        # It may die inside, so that another value gets its identity; its list of tokens
+        # stays.
+        cts = _several(given[0]) if self.inplace else ()
+        came = [c.tokens for c in cts if c is not None]
+        del cts
         gs = spec.taken(self.F, given, saved, strong=bool(self.which))
-        same = [bool(arrays) and g is not None and id(g.array) in arrays for g in gs]
+        same = [g is not None and any(g.tokens is t for t in came) for g in gs]
         self.share(_shares(ins, gs, same, saved, self.inplace, None), own)
 
     def take(self, i: int, aval: Aval) -> Any:
@@ -213,12 +213,13 @@ class _Sweep:
         """Rules that are one kernel each, or None for the cotangent itself.
 
         Inputs that have a cotangent of their own add to it first; of the others the
-        last one may write over `ct`, and a single one may take it as it is.
+        last one may write over `ct`, or a single one, also last, take it as it is.
         """
         cts, owned = self.cts, self.owned
         both = list(zip(ins, rules, strict=True))
         first = [pair for pair in both if self.target(pair[0]) is not None]
         rest = [pair for pair in both if self.target(pair[0]) is None]
+        rest.sort(key=lambda pair: pair[1] is None)
         alias = None
         for number, (j, rule) in enumerate(first + rest):
             acc, h = self.target(j), cts[j]

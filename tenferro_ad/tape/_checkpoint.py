@@ -141,18 +141,9 @@ class RegionSpec:
             *(f"input {i}" for i in range(n)),
             *(f"output {j}" for j in range(self.n_out)),
         )
-        # Which variables depend on a tracked input, and which values some rule reads.
-        tracked = {prog.inputs[i] for i in self.tracked}
-        self._masks: list[int] = []
-        for eq in prog.equations:
-            m = sum(1 << k for k, v in enumerate(eq.ins) if v in tracked)
-            if not eq.call.is_differentiable:
-                m = 0
-            self._masks.append(m)
-            if m:
-                tracked.update(v for v in eq.outs if is_inexact(prog.avals[v].dtype))
         # What runs again: applications that a recording computes in another form are.
-        self.program = prog = _recorded(prog, self._masks)
+        prog, self._masks, _ = followed(prog, [prog.inputs[i] for i in self.tracked])
+        self.program = prog
         needed: set[int] = set()
         known = set(prog.outputs) if call.keeps_outputs else set()
         self._run: list[bool] = [False] * len(prog.equations)
@@ -278,6 +269,27 @@ class RegionSpec:
                 expected=digests[number].hex(),
                 seen=digest(outs).hex(),
             )
+
+
+def followed(
+    program: Program, tracked: Sequence[int]
+) -> tuple[Program, list[int], set[int]]:
+    """How a recording that tracks some variables takes a program.
+
+    Gives the program with the applications that a recording computes instead (these
+    have further outputs), for each equation which operands are tracked (bit k: operand
+    k), and the variables that have a cotangent.
+    """
+    moving = set(tracked)
+    masks = []
+    for eq in program.equations:
+        mask = sum(1 << k for k, v in enumerate(eq.ins) if v in moving)
+        if not eq.call.is_differentiable:
+            mask = 0
+        masks.append(mask)
+        if mask:
+            moving.update(v for v in eq.outs if is_inexact(program.avals[v].dtype))
+    return _recorded(program, masks), masks, moving
 
 
 def _recorded(program: Program, masks: list[int]) -> Program:
