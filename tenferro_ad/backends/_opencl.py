@@ -11,7 +11,7 @@ their staging memory is the launch's own until they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, final
 
 import numpy as np
@@ -23,7 +23,7 @@ from ._engine import DEADLINE
 from ._opencl_queue import OpenClQueue, Upload
 from ._printed_device import DeviceBuffer, PrintedDevice, checked_index
 from ._registry import DeviceInfo, LaneUnavailableError
-from .printing import OpenCLPrinter
+from .printing import OpenCLPrinter, joined
 
 _GRAIN: Final = 64
 _DTYPES: Final = frozenset("?bhilqBHILQf")
@@ -164,6 +164,22 @@ class OpenClDevice(PrintedDevice):
                 ).build()
             kernel = self._kernels_built[key] = cl.Kernel(program, entry)
         return kernel
+
+    def build(self, kernels: Iterable[tuple[str, str]]) -> None:
+        """Build kernels (program text and entry) together, those that are not built.
+
+        Cost: one call of the driver's compiler for each head of a program text.
+        """
+        built = self._kernels_built
+        entries = dict(kernels)
+        new = [s for s, entry in entries.items() if (s, entry) not in built]
+        if len(new) < 2:
+            return
+        for text, members in joined(new):
+            self.counts["build"] += 1
+            program: Any = cl.Program(self.context, text).build()
+            for source in members:
+                built[source, entries[source]] = cl.Kernel(program, entries[source])
 
 
 _BOTH: Final = cl.map_flags.READ | cl.map_flags.WRITE

@@ -177,7 +177,15 @@ class OpenClQueue:
 
     def _steps(self, launch: Launch) -> list[Any]:
         """What to enqueue, as calls that take the events to wait for."""
-        return [step for part in parts(launch) for step in self._part(part)]
+        found = list(parts(launch))
+        if len(found) > 1:
+            self.memory.build(
+                (printed.source, printed.entry)
+                for part in found
+                if isinstance(part.kernel, PrintedKernel)
+                for printed in part.kernel.lowered(part).launches
+            )
+        return [step for part in found for step in self._part(part)]
 
     def _part(self, launch: Launch) -> list[Any]:
         kernel = launch.kernel

@@ -19,6 +19,8 @@ import pytest
 
 from tenferro_ad._aval import aval_of
 from tenferro_ad.backends import CPU, Engine, HostStream, find_device
+from tenferro_ad.backends._printed import PrintedKernel
+from tenferro_ad.backends._program_kernel import parts
 from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.ops import OPS
 from tenferro_ad.runtime import ExecutionHandle, ExecutionInputs, Submission
@@ -288,6 +290,32 @@ class Panicking:
     def await_event(self, event: object, deadline: float) -> Any:
         self._meet("await")
         return self._inner.await_event(event, deadline)
+
+
+@contextmanager
+def built_together(lane: Lane) -> Iterator[None]:
+    """Inside, nothing runs on an OpenCL lane; afterwards its kernels are built.
+
+    A driver's compiler reads the same declarations for each program: kernels of many
+    tests cost a fraction when a test's are one program. Results inside are no values.
+    """
+    if lane.name != "opencl":
+        yield
+        return
+    kernels: list[tuple[str, str]] = []
+
+    def gathered(queue: Any, launch: Any) -> list[Any]:
+        for part in parts(launch):
+            if isinstance(part.kernel, PrintedKernel):
+                lowered = part.kernel.lowered(part)
+                kernels.extend((p.source, p.entry) for p in lowered.launches)
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(lane.endpoint), "_steps", gathered)
+        yield
+        lane.device.drain()
+    lane.device.build(kernels)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ of the features of a device) and its three calls, each of which gives a `Lowered
   the least: OpenCL `{"f64"}`; WGSL `{"f16", "f64", "i64"}`; CUDA needs none.
 """
 
+from ._joined import joined
 from ._launch import (
     SCALAR,
     Argument,
@@ -51,5 +52,6 @@ __all__ = [
     "Strided",
     "WgslPrinter",
     "contiguous",
+    "joined",
     "put_number",
 ]
