@@ -82,13 +82,13 @@ def checks() -> list[Check]:
             f"{TESTS}/test_chains.py",
             workers=workers // 2,
         ),
-        by_pytest("operation-table", 200, f"{TESTS}/test_op_table.py", workers=workers),
         Check(
             "benchmark",
             (sys.executable, "benchmarks/device.py", "--device", "cuda:0", "--json"),
             60,
             "figures",
         ),
+        by_pytest("operation-table", 200, f"{TESTS}/test_op_table.py", workers=workers),
     ]
     tool = shutil.which("compute-sanitizer")
     if tool is not None:
