@@ -52,7 +52,7 @@ def fftfreq(
     Raises:
         InvalidArgumentError: a length below 1. DTypeError: another kind of dtype.
 
-    Cost: one allocation, filled from outside.
+    Cost: one allocation, filled from outside (one `Transfer`).
     """
     return _frequencies("fftfreq", n, d, dtype, device)
 
@@ -62,7 +62,7 @@ def rfftfreq(
 ) -> EagerTensor:
     """The frequencies of the coefficients of `rfft`; see `fftfreq`.
 
-    Cost: one allocation, filled from outside.
+    Cost: one allocation, filled from outside (one `Transfer`).
     """
     return _frequencies("rfftfreq", n, d, dtype, device)
 

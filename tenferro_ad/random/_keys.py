@@ -48,7 +48,7 @@ def key(seed: int, /) -> EagerTensor:
     Raises:
         DTypeError: not an integer. InvalidArgumentError: another number.
 
-    Cost: one allocation of 8 bytes, filled from outside.
+    Cost: one allocation of 8 bytes, filled from outside (one `Transfer`).
     """
     found = int_of("key", "seed", seed, 0, 2**64)
     return asarray(np.array([found & MASK, found >> 32], UINT32))
