@@ -120,6 +120,23 @@ def test_nothing_is_enqueued_behind_a_command_that_has_failed(
     assert ta.sin(x).shape == X.shape
 
 
+def test_the_kernels_of_a_program_are_built_together(opencl: OpenClLane) -> None:
+    device = opencl.device
+    x = ta.asarray(np.ones((3, 3), np.float32), device=device)
+    run = ta.compile(
+        lambda x: (
+            [f(x @ x) for f in (ta.asinh, ta.erf, ta.cbrt)]
+            + [ta.cumulative_sum(x, axis=k) * ta.max(x, axis=1) for k in (0, 1)]
+        )
+    )
+    before, launched = device.counts["build"], opencl.launched
+    found = run(x)
+    assert opencl.launched - launched >= 8
+    assert device.counts["build"] - before <= 1
+    assert np.allclose(found[0].numpy(), np.arcsinh(3.0))
+    device.drain()
+
+
 def test_one_owner_behind_two_queues(opencl: OpenClLane) -> None:
     """A launch on one queue waits for what another still does to its operands."""
     device = opencl.device

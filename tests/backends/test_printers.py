@@ -6,17 +6,22 @@ the table; `test_printed_kernels.py` has what the table has not.
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tenferro_ad._aval import aval_of
+from tenferro_ad.backends import CPU, infer_call
 from tenferro_ad.backends.printing import (
     CudaPrinter,
     OpenCLPrinter,
     Strided,
     WgslPrinter,
     contiguous,
+    joined,
 )
 from tenferro_ad.errors import UnsupportedError
 from tenferro_ad.ops import (
@@ -156,6 +161,29 @@ def test_large_arrays_have_wide_indices() -> None:
     assert lowered.launches[0].params.dtype == np.int64
     with pytest.raises(UnsupportedError, match="2"):
         PRINTERS["webgpu"].lower(call, [far], [Strided(0, (1,))])
+
+
+def test_joined_programs_hold_each_function_once() -> None:
+    printer = OpenCLPrinter(["f64"])
+    sources, entries = [], []
+    for name, kind in itertools.product(("gammaln", "digamma", "exp"), "fd"):
+        aval = aval_of((3, 4), np.dtype(kind), CPU)
+        call = infer_call(OPS[name], (aval,), (), CPU)
+        place = Strided(0, contiguous((3, 4)))
+        (launch,) = printer.lower(call, [place], [place]).launches
+        sources.append(launch.source)
+        entries.append(launch.entry)
+    programs = joined(sources)
+    assert len(programs) == 2  # with and without double precision in the head
+    assert sorted(s for _, members in programs for s in members) == sorted(sources)
+    whole = "\n".join(text for text, _ in programs)
+    for source, entry in zip(sources, entries, strict=True):
+        assert whole.count(f"__kernel void {entry}(") == 1
+        assert source[source.index("__kernel") :].strip() in whole
+    for text, _ in programs:
+        defined = re.findall(r"^static \w+ (\w+)\(", text, re.MULTILINE)
+        assert len(defined) == len(set(defined)) > 3
+        assert text.count("#define ix") == text.count("#undef ix") == 3
 
 
 # ---- the table -----------------------------------------------------------------------
