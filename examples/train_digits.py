@@ -1,7 +1,7 @@
 """Train a small convolutional network on scikit-learn's handwritten digits.
 
     python examples/train_digits.py [--split ordered] [--seed 1] [--epochs 25]
-                                    [--compile]
+                                    [--device NAME] [--compile]
 
 The data ships with scikit-learn: 1,797 images of 8 x 8 from 43 writers. `shuffled`
 mixes writers over both parts; `ordered` tests on the last 360, by other writers.
@@ -9,7 +9,8 @@ The network's block is a checkpoint: backward runs it again, one block at a time
 instead of keeping its inside. At the end one more step runs with and without it, and
 the ledger says what each allocated, copied and held at its peak. `--compile` runs each
 step as one compiled program, whose results take over the memory of the parameters and
-of the optimizer's state.
+of the optimizer's state. `--device` takes a name that `ta.devices()` shows; there, values
+in flight count for the peak until their work is proven to have ended.
 """
 
 from __future__ import annotations
