@@ -9,8 +9,8 @@ The network's block is a checkpoint: backward runs it again, one block at a time
 instead of keeping its inside. At the end one more step runs with and without it, and
 the ledger says what each allocated, copied and held at its peak. `--compile` runs each
 step as one compiled program, whose results take over the memory of the parameters and
-of the optimizer's state. `--device` takes a name that `ta.devices()` shows; there, values
-in flight count for the peak until their work is proven to have ended.
+of the optimizer's state. `--device` takes a name that `ta.devices()` shows; values in
+flight there count for the peak until their work is proven to have ended.
 """
 
 from __future__ import annotations
