@@ -50,7 +50,6 @@ def test_the_sanitizer_reports_a_kernel_that_is_wrong(
 
 
 @sanitizer
-@pytest.mark.clause("g7-lane-no-fallback")
 def test_every_printed_kernel_is_clean(simulator: str) -> None:
     done = run()
     assert done.returncode == 0, done.stderr
