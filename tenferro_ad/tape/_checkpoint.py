@@ -47,6 +47,7 @@ class RegionOp:
     variadic: Final = True
     args: Final = ("inputs",)
     unruled: Final = None
+    stops: Final = False
     outs: Final = ("outputs",)
 
     def __init__(self, is_select: bool) -> None:
