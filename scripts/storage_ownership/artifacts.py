@@ -71,7 +71,7 @@ def places(file: Path) -> set[str]:
                 return _keys(json.loads(text))
             case ".toml":
                 return _keys(tomllib.loads(text))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return set()
     return set()
 

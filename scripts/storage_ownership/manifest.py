@@ -268,7 +268,7 @@ def parse(text: str, name: str) -> Manifest:
     """The manifest in a text, or every fault of its form."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         message = f"`{name}` is not TOML: {error}."
         raise Faults([fault("E_MANIFEST_SYNTAX", message, manifest=name)]) from None
     stated = document.get("schema")

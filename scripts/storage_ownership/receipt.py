@@ -66,7 +66,7 @@ def read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
         found = json.loads(text, object_pairs_hook=_once)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         message = f"The receipt `{file}` cannot be read: {error}."
         raise Faults(
             [fault("E_RECEIPT_UNREADABLE", message, receipt=str(file))]

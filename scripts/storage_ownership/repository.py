@@ -57,10 +57,17 @@ class Repository:
             message = "Git cannot tell whether the tracked tree is clean."
             yield fault("E_REPOSITORY", message, root=str(self.root))
         elif entries := [
-            entry[3:] for entry in status.split("\0") if entry[2:3] == " "
+            *(entry[3:] for entry in status.split("\0") if entry[2:3] == " "),
+            *self._unwatched(),
         ]:
             message = f"Tracked files differ from HEAD: {', '.join(sorted(entries))}."
             yield fault("E_TREE_DIRTY", message, paths=sorted(entries))
+
+    def _unwatched(self) -> list[str]:
+        """Tracked files that Git was told not to look at (`git update-index
+        --assume-unchanged`, `--skip-worktree`), so that it cannot vouch for them."""
+        files = (_git(self.root, "ls-files", "-v", "-z") or "").split("\0")
+        return [f[2:] for f in files if f[:1].islower() or f[:1] == "S"]
 
     def tracked(self) -> set[str]:
         """All paths that Git tracks, and the folders above them."""

@@ -83,7 +83,10 @@ def test_a_manifest_of_version_1_is_refused_by_its_marker(plain: Ledger) -> None
     )
 
 
-@pytest.mark.parametrize("content", [b"obligations = [", b"\xff\xfe", b"a = 1\na = 2"])
+@pytest.mark.parametrize(
+    "content",
+    [b"obligations = [", b"\xff\xfe", b"a = 1\na = 2", b"a = " + b"[" * 100_000],
+)
 def test_what_is_no_toml_is_said_to_be_none(plain: Ledger, content: bytes) -> None:
     (plain.folder / NAME).write_bytes(content)
     only(plain.check(), "E_MANIFEST_SYNTAX", {"manifest": NAME})

@@ -146,7 +146,7 @@ def test_another_schema_or_no_json_is_refused(log: Log, ledger: Ledger) -> None:
     log.log["schema"] = "tenferro.storage-ownership-receipt.v2"
     fields = {"expected": SCHEMA, "actual": log.log["schema"]}
     only(log.check(), "E_RECEIPT_SCHEMA", fields)
-    for text in ("{", "", '{"executions": [], "executions": []}'):
+    for text in ("{", "", "[" * 100_000, '{"executions": [], "executions": []}'):
         log.log = text
         only(log.check(), "E_RECEIPT_UNREADABLE", {"receipt": str(log.file)})
     log.file.unlink()
@@ -246,6 +246,14 @@ def test_a_receipt_needs_the_tracked_tree_to_be_head(log: Log, how: str) -> None
         git(log.ledger.folder, "add", "docs/page.md")
     if how == "deleted":
         page.unlink()
+    only(log.check(), "E_TREE_DIRTY", {"paths": ["docs/page.md"]})
+
+
+@pytest.mark.clause("v2-clean-tracked-tree")
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_file_that_git_does_not_look_at_is_no_evidence(log: Log, flag: str) -> None:
+    git(log.ledger.folder, "update-index", flag, "docs/page.md")
+    (log.ledger.folder / "docs/page.md").write_text("other\n", encoding="utf-8")
     only(log.check(), "E_TREE_DIRTY", {"paths": ["docs/page.md"]})
 
 
