@@ -73,7 +73,10 @@ class AsynchronousDevice(ABC):
         return False
 
     def prepare_chain(
-        self, equations: Sequence[Equation], inputs: Sequence[int], output: int
+        self,
+        equations: Sequence[Equation],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
     ) -> object:
         """The kernel of elementwise equations, each of which `prints`."""
         raise InternalError(operation="prepare_chain", invariant="`prints` said so")

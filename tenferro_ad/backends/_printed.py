@@ -139,12 +139,15 @@ def copying(printer: Any, aval: Aval) -> PrintedKernel:
 
 
 def chained(
-    printer: Any, equations: Sequence[Equation], inputs: Sequence[int], output: int
+    printer: Any,
+    equations: Sequence[Equation],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
 ) -> PrintedKernel:
     """The kernel of a chain of elementwise equations."""
     return PrintedKernel(
         "chain",
-        lambda ins, outs: printer.lower_chain(equations, inputs, (output,), ins, outs),
+        lambda ins, outs: printer.lower_chain(equations, inputs, outputs, ins, outs),
     )
 
 

@@ -246,10 +246,13 @@ class PrintedDevice(AsynchronousDevice):
         return bool(self._printer.supports(call))
 
     def prepare_chain(
-        self, equations: Sequence[Equation], inputs: Sequence[int], output: int
+        self,
+        equations: Sequence[Equation],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
     ) -> object:
         """The printed kernel of a chain."""
-        return chained(self._printer, equations, inputs, output)
+        return chained(self._printer, equations, inputs, outputs)
 
     def prepare_copy(self, aval: Aval) -> object:
         """The printed kernel that copies elements."""

@@ -1,13 +1,15 @@
 """Chains: elementwise equations of a program that a device runs as one kernel.
 
-A chain ends in one equation, whose output is stored; the values before it are computed
-for one element at a time and never reach memory. Which values a schedule has places
-for, and so what a run allocates, does not change.
+A chain ends in one equation, whose output is stored. The values before it are computed
+for one element at a time; those that somebody reads after the chain are stored as well,
+the others never reach memory. Which values a schedule has places for, and so what a run
+allocates, does not change.
 
-An equation joins the chain of its reader if every reader of its output is in the chain,
-if it has the shape of the chain (nothing is computed twice), and if what it reads is
-still there, unchanged, when the chain runs: the places that it reads may have been
-given to values in between.
+An equation joins the chain of its reader if nobody else reads its output before the
+chain runs, if it has the shape of the chain (nothing is computed twice), and if memory
+allows it: what it reads is still there, unchanged, when the chain runs, though places
+may have been given to values in between; and what the chain stores lies apart from what
+it reads, or element on element. A kernel reads everything before it stores anything.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from ..ops import OPS, Call, Elementwise, Equation, View
 from ._direct import plan_of
 from ._places import Root, Schedule, Step
 
-MOST_READS: Final = 6
-"""Buffers that a chain reads: with its output and parameters every adapter of WebGPU
+MOST_BUFFERS: Final = 7
+"""Buffers that a chain reads and writes: with its parameters, every adapter of WebGPU
 can bind them."""
 MOST_EQUATIONS: Final = 64
 MOST_BETWEEN: Final = 256
@@ -31,23 +33,24 @@ MOST_BETWEEN: Final = 256
 @final
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Equations in order; the last one's output is stored.
+    """Equations in order; the last one's output is stored, and what is read later.
 
     Attributes:
         equations: over their operands alone, whatever memory the schedule gave them; a
             sum into memory is an addition.
         inputs: variables that the chain reads from memory, and numbers.
-        output: the variable whose place is written.
+        outputs: variables whose places are written, in order of definition.
     """
 
     equations: tuple[Equation, ...]
     inputs: tuple[int, ...]
-    output: int
+    outputs: tuple[int, ...]
 
     @property
     def inside(self) -> tuple[int, ...]:
         """Values that never reach memory."""
-        return tuple(eq.outs[0] for eq in self.equations[:-1])
+        made = (eq.outs[0] for eq in self.equations)
+        return tuple(v for v in made if v not in self.outputs)
 
 
 def chains_of(
@@ -147,13 +150,25 @@ class _Finding:
         (v,) = eq.outs
         if eq.call.out.shape != last.equation.call.out.shape:
             return False
-        if not self.readers.get(v, set()) <= members.keys():
-            return False
         many = members | {step.number: step}
-        reads = [u for u in self._inputs(many) if not self._is_number(u)]
-        if len(reads) > MOST_READS:
+        outside = self.readers.get(v, set()) - many.keys()
+        if outside and (min(outside) < last.number or v in self.displaced):
             return False
-        return all(self._is_there(u, step, last, many) for u in eq.ins)
+        reads = [u for u in self._inputs(many) if not self._is_number(u)]
+        outs = self._outputs(many, last)
+        if len(reads) + len(outs) > MOST_BUFFERS:
+            return False
+        kept = all(self._is_kept(u, step, last, many) for u in eq.ins)
+        return kept and self._are_apart(reads, outs)
+
+    def _outputs(self, members: dict[int, Step], last: Step) -> list[int]:
+        """What a chain stores."""
+        made = ((n, members[n].equation.outs[0]) for n in sorted(members))
+        return [
+            v
+            for n, v in made
+            if n == last.number or self.readers.get(v, set()) - members.keys()
+        ]
 
     def _inputs(self, members: dict[int, Step]) -> list[int]:
         made = {members[n].equation.outs[0] for n in members}
@@ -165,24 +180,32 @@ class _Finding:
 
     def _chain(self, last: Step, members: dict[int, Step]) -> Chain:
         parts = (part for n in sorted(members) for part in self._parts(members[n]))
-        inputs = tuple(self._inputs(members))
-        return Chain(tuple(parts), inputs, last.equation.outs[0])
+        outs = self._outputs(members, last)
+        return Chain(tuple(parts), tuple(self._inputs(members)), tuple(outs))
 
     # -- memory ------------------------------------------------------------------------
 
-    def _is_there(
+    def _is_kept(
         self, v: int, step: Step, last: Step, members: dict[int, Step]
     ) -> bool:
-        """Whether `v`, read by `step`, can be read when `last` runs."""
+        """Whether nobody writes over `v` between `step`, which reads it, and `last`."""
         if self._is_number(v):
             return True
         root = self.schedule.roots[v]
-        for between in self.schedule.steps[step.number + 1 : last.number]:
-            if between.number not in members and self._writes(between, root):
+        between = self.schedule.steps[step.number + 1 : last.number]
+        others = (s for s in between if s.number not in members)
+        return not any(self._writes(s, root) for s in others)
+
+    def _are_apart(self, reads: list[int], outs: list[int]) -> bool:
+        """Whether nothing is stored over what another element is computed from."""
+        roots = self.schedule.roots
+        for k, out in enumerate(outs):
+            if any(self._meets(roots[out], roots[other]) for other in outs[:k]):
                 return False
-        return self._is_in_place(v, last) or not self._meets(
-            root, self.schedule.roots[last.equation.outs[0]]
-        )
+            for v in reads:
+                if self._meets(roots[v], roots[out]) and not self._is_in_place(v, out):
+                    return False
+        return True
 
     def _writes(self, step: Step, root: Root) -> bool:
         eq = step.equation
@@ -190,9 +213,9 @@ class _Finding:
             return False
         return any(self._meets(root, self.schedule.roots[v]) for v in eq.outs)
 
-    def _is_in_place(self, v: int, last: Step) -> bool:
+    def _is_in_place(self, v: int, out: int) -> bool:
         """Whether each element of `v` lies where that of the output goes."""
-        s, out = self.schedule, last.equation.outs[0]
+        s = self.schedule
         root, target = s.roots[v], s.roots[out]
         return (
             v not in self.displaced

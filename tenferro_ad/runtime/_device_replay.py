@@ -244,10 +244,12 @@ class _Parts:
 
     def _chained(self, chain: Chain) -> Part:
         prepared = self._device.prepare_chain(
-            chain.equations, chain.inputs, chain.output
+            chain.equations, chain.inputs, chain.outputs
         )
-        ins = tuple(map(self._place, chain.inputs))
-        return Part(prepared, ins, (self._place(chain.output),))
+        ins, outs = (
+            tuple(map(self._place, vs)) for vs in (chain.inputs, chain.outputs)
+        )
+        return Part(prepared, ins, outs)
 
     def _place(self, v: int) -> Any:
         s = self.schedule

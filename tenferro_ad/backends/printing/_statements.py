@@ -50,6 +50,7 @@ class Body(Writer):
         super().__init__(dialect, loops, index)
         self.threads = count(loops.space)
         self._place()
+        self._read_first()
         for s in loops.body:
             self.statement(s)
         self.lines = _renumbered(self.lines)
@@ -59,6 +60,14 @@ class Body(Writer):
         end = self.param("threads", self.threads)
         self.line(f"if (gid >= {end}) {{ return; }}")
         self.unravel("gid", self.loops.space)
+
+    def _read_first(self) -> None:
+        """Where a nest only stores, several values may lie where others are read: the
+        element of each is read before any is written."""
+        body = self.loops.body
+        plain = [s for s in body if isinstance(s, Store) and not s.over]
+        if 1 < len(plain) == len(body) and not any(s.where for s in plain):
+            self.hoist([s.value for s in plain], set(), reads=True)
 
     def unravel(self, place: str, over: Sequence[Loop]) -> None:
         """The variables of loops from a position in row-major order."""
