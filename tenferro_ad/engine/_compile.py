@@ -339,6 +339,8 @@ def compile(
             value; nothing ran.
         InvalidArgumentError: a donated argument that no output can use; a donation
             inside a recording or a trace, which keeps operands.
+        UnsupportedError: `fn` moves a value to another device; a compiled program
+            stays on one.
 
     Cost: the first call of a signature traces and plans; a replay allocates one arena
         for each reason and one buffer for each output, copies nothing by itself.

@@ -21,7 +21,7 @@ from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import Part, Place, ProgramKernel, infer_call
 from ..errors import UnsupportedError
-from ..ops import OPS, Move, Program, Region, View
+from ..ops import OPS, Program, Region, View
 from ..storage import (
     CheckedDescriptor,
     DeviceArray,
@@ -223,12 +223,6 @@ class _Parts:
             root = self.schedule.roots[eq.outs[0]]
             target = self._of_root(root, call.ins[0])
             return Part(device.prepare_copy(call.ins[0]), (source,), (target,))
-        if isinstance(kernel, Move):
-            raise UnsupportedError(
-                op="to_device",
-                backend=device.name,
-                fix="move values outside the compiled function",
-            )
         adds = eq.mode == "into"
         prepared = device.prepare_sum(call) if adds else device.prepare(call)
         outs = tuple(self._place(v) for v in eq.outs)
@@ -282,8 +276,8 @@ class _Parts:
 
 
 def has_host_control(program: Program) -> bool:
-    """Whether an equation decides on the host what runs next, or moves values."""
-    return any(isinstance(eq.call.op.kernel, Region | Move) for eq in program.equations)
+    """Whether an equation decides on the host what runs next."""
+    return any(isinstance(eq.call.op.kernel, Region) for eq in program.equations)
 
 
 class StepReplay(DeviceReplay):

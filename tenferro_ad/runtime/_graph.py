@@ -16,7 +16,7 @@ from .._aval import Aval
 from .._ledger import State
 from ..backends import CPU, AsynchronousDevice
 from ..errors import UnsupportedError
-from ..ops import Program, inlined, key_of
+from ..ops import Move, Program, Region, inlined, key_of
 from ..storage import AdValueRecord, ValueRecord
 from ._device_replay import DeviceReplay, StepReplay, has_host_control
 from ._places import Schedule, Strides
@@ -202,6 +202,8 @@ def compile_program(
     donated: Sequence[int] = (),
     strides: Sequence[Strides] = (),
     metadata: Mapping[int, Any] | None = None,
+    *,
+    operation: str = "compile",
 ) -> CompiledGraph:
     """The graph of a traced program.
 
@@ -209,15 +211,39 @@ def compile_program(
         constants: records for the program's last inputs.
         strides: of the other inputs, None for row-major ones; empty if all are.
         donated: positions of inputs whose memory outputs may take over.
+        operation: the public call, for texts.
 
     Raises:
         InvalidArgumentError: a donated input cannot be used.
+        UnsupportedError: the program moves a value to another device: its arenas are
+            one device's.
 
     Cost: time linear in the program; nothing is allocated.
     """
     program = inlined(program)
+    _refuse_moves(program, operation)
     replay = _replay_of(program, constants, donated, strides)
     return CompiledGraph(program, constants, replay, metadata or {})
+
+
+def _refuse_moves(program: Program, operation: str) -> None:
+    """A program that is compiled stays on one device, its bodies as well."""
+    for eq in program.equations:
+        kernel = eq.call.op.kernel
+        if isinstance(kernel, Move):
+            source, target = eq.call.ins[0].device, eq.call.device
+            raise UnsupportedError(
+                op="to",
+                backend=source.name,
+                operation=operation,
+                found=f"`to({target.name!r})` of a value on `{source.name}` inside a "
+                "program that is compiled, which runs on one device",
+                fix="move the value with `x.to(device)` before or after the compiled "
+                "function",
+            )
+        if isinstance(kernel, Region):
+            for body, _ in kernel.sources(eq.call):
+                _refuse_moves(inlined(body.program), operation)
 
 
 def _replay_of(

@@ -82,6 +82,7 @@ class Runtime:
         Raises:
             InvalidArgumentError: not a traced program, or one that returns a tensor it
                 closed over (its owner is the graph's: pass it as an input).
+            UnsupportedError: a value moves to another device inside the program.
 
         Cost: time linear in the program; nothing is allocated or run.
         """
@@ -95,7 +96,12 @@ class Runtime:
                 fix="pass `ta.trace(fn, *specs)`; give named sizes with `.at(...)`",
             )
         constants = [c._record for c in traced.constants]
-        graph = compile_program(program, constants, metadata=traced.metadata)
+        graph = compile_program(
+            program,
+            constants,
+            metadata=traced.metadata,
+            operation="Runtime.compile",
+        )
         plan = graph.plan
         count = len(graph.in_avals)
         for v in plan.program.outputs:

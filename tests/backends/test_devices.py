@@ -13,7 +13,7 @@ import tenferro_ad as ta
 from tenferro_ad.__main__ import main
 from tenferro_ad.backends import CPU, Engine, HostStream, _registry, reports
 from tenferro_ad.backends.fake import FakeProvider
-from tenferro_ad.errors import InvalidArgumentError, SubmitRejected
+from tenferro_ad.errors import InvalidArgumentError, SubmitRejected, UnsupportedError
 from tenferro_ad.ops import OPS
 from tenferro_ad.runtime import ExecutionInputs, Submission
 from tests.contract.device_support import upload
@@ -124,6 +124,48 @@ def test_moving_is_one_transfer_and_nothing_else(other: FakeProvider) -> None:
     assert y.to_device("cpu").tolist() == [1.0, 2.0]
     assert ta.asarray(y, device="cpu").tolist() == [1.0, 2.0]
     other.drain()
+
+
+def test_a_program_that_moves_values_is_refused_when_it_is_compiled(
+    other: FakeProvider,
+) -> None:
+    def there(x: Any) -> Any:
+        return x.to(other) * 2.0
+
+    def body(c: Any, t: Any) -> Any:
+        return c.to(other).to("cpu") + t, t
+
+    def inside(x: Any) -> Any:
+        return ta.scan(body, x[0], x)[0]
+
+    x = ta.asarray([1.0, 2.0])
+    far = x.to(other)
+    cases: list[tuple[Any, Any]] = [
+        (there, x),
+        (inside, x),
+        (lambda x: x.to("cpu") + 1.0, far),
+        (ta.grad(lambda x: ta.sum(there(x).to("cpu"))), x),
+    ]
+    for fn, given in cases:
+        fast = ta.compile(fn)
+        for call in (fast, fast.plan):
+            with ta.ledger() as led, pytest.raises(UnsupportedError) as caught:
+                call(given)
+            led.expect(allocations={}, copies={})
+            assert caught.value.op == "to"
+            assert "before or after the compiled function" in caught.value.fix
+        with pytest.raises(UnsupportedError, match="runs on one device") as caught:
+            ta.Runtime("cpu").compile(ta.trace(fn, given))
+        assert caught.value.operation == "Runtime.compile"
+    traced = ta.trace(there, x)
+    with ta.ledger() as led:
+        y = traced(x)
+    led.expect(
+        allocations={"TransferDestination": 1, "OperationOutput": 1},
+        copies={"Transfer": 1},
+    )
+    assert y.device is other
+    assert y.tolist() == [2.0, 4.0]
 
 
 def test_moving_is_differentiable_in_both_modes(other: FakeProvider) -> None:
