@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 import numpy as np
 
-from .errors import DTypeError, ShapeError
+from .errors import DeviceMismatchError, DTypeError, ShapeError
 
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
@@ -60,15 +60,27 @@ def is_row_major(aval: Aval, strides: tuple[int, ...]) -> bool:
     return True
 
 
-def mismatch(given: Any, wanted: Any, **facts: Any) -> ShapeError | DTypeError:
-    """The error for a value of another shape or dtype than is wanted.
+def mismatch(
+    given: Any, wanted: Any, **facts: Any
+) -> ShapeError | DTypeError | DeviceMismatchError:
+    """The error for a value of another shape, dtype or device than is wanted.
 
     Args:
-        given, wanted: avals, or anything else with a shape and a dtype.
-        facts: the fields of the error.
+        given, wanted: avals, or anything else with a shape, a dtype and, where both
+            may be equal, a device.
+        facts: the fields of the error; where only the devices differ, `found` and
+            `fix` tell of them instead.
     """
-    kind = ShapeError if given.shape != wanted.shape else DTypeError
-    return kind(**facts)
+    if given.shape != wanted.shape:
+        return ShapeError(**facts)
+    if given.dtype != wanted.dtype:
+        return DTypeError(**facts)
+    here, there = given.device.name, wanted.device.name
+    told = {
+        "found": f"a value on `{here}` where one on `{there}` fits",
+        "fix": f"compute it there, or move it: `x.to({there!r})`",
+    }
+    return DeviceMismatchError(**(facts | told))
 
 
 _LIMIT: Final = 65_536

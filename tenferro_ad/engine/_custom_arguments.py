@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 import optree
 
-from .._aval import Aval, is_inexact
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from .._aval import Aval, is_inexact, mismatch
+from ..errors import InvalidArgumentError
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import NAMESPACE, flatten
@@ -91,10 +91,11 @@ class Forms:
                 found=f"a cotangent of the structure {flatten(ct)[1]}",
                 fix="give one tensor for a tensor",
             )
-        found = as_tensor(ct)
-        if found.shape != aval.shape or found.dtype != aval.dtype:
-            kind = ShapeError if found.shape != aval.shape else DTypeError
-            raise kind(
+        found = as_tensor(ct, aval.device)
+        if not found.aval.same(aval):
+            raise mismatch(
+                found.aval,
+                aval,
                 operation=self._operation,
                 argument=f"bwd ({name})",
                 found=f"{found.aval!r} for an argument {aval!r}",

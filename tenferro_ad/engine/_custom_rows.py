@@ -10,9 +10,9 @@ from typing import Any, Final, final
 import numpy as np
 import optree
 
-from .._aval import Aval, is_inexact
+from .._aval import Aval, is_inexact, mismatch
 from .._ledger import STATE
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError
 from ..ops import CUSTOM_JVP, CUSTOM_VJP, body_of
 from ..tape import TOOLS
 from ._bodies import Traced, joined, structure_of, taking, unflatten, unused
@@ -119,7 +119,7 @@ def check_same(
         avals: of the rule's outputs and then of the function's, `n` each.
 
     Raises:
-        InvalidArgumentError, ShapeError, DTypeError: shows both.
+        InvalidArgumentError, ShapeError, DTypeError, DeviceMismatchError: shows both.
     """
     if found != wanted:
         raise InvalidArgumentError(
@@ -132,8 +132,9 @@ def check_same(
     paths = ["out" + "".join(f"[{p!r}]" for p in path) for path in wanted.paths()]
     for path, a, b in zip(paths, avals[:n], avals[n:], strict=True):
         if not a.same(b):
-            kind = ShapeError if a.shape != b.shape else DTypeError
-            raise kind(
+            raise mismatch(
+                a,
+                b,
                 operation=operation,
                 argument=argument,
                 found=f"{a!r} for `{path}`, where the function gives {b!r}",
@@ -277,10 +278,12 @@ def _tangents(name: str, out: Any, pushed: Any) -> list[EagerTensor]:
     for y, t in zip(map(as_tensor, outs), leaves, strict=True):
         if not is_inexact(y.dtype):
             continue
-        t = HANDLES.full(y.shape, y.dtype, 0, y.device) if t is None else as_tensor(t)
-        if t.shape != y.shape or t.dtype != y.dtype:
-            kind = ShapeError if t.shape != y.shape else DTypeError
-            raise kind(
+        t = HANDLES.full(y.shape, y.dtype, 0, y.device) if t is None else t
+        t = as_tensor(t, y.device)
+        if not t.aval.same(y.aval):
+            raise mismatch(
+                t.aval,
+                y.aval,
                 operation=name,
                 argument="defjvp",
                 found=f"a tangent {t.aval!r} for an output {y.aval!r}",

@@ -35,7 +35,7 @@ def jvp(
         `(out, tangent_out)`, pytrees of the same structure.
 
     Raises:
-        ShapeError, DTypeError: a tangent does not fit its primal.
+        ShapeError, DTypeError, DeviceMismatchError: a tangent does not fit its primal.
         IntegerInputError: a primal is an integer.
         NoRuleError: an operation has no forward rule.
 
@@ -73,11 +73,12 @@ def jvp(
                 fix=f"give it the structure of the primal, {treedef}",
             )
         linked = []
-        for x, t in zip(xs, [as_tensor(t) for t in ts], strict=True):
-            if x.shape != t.shape or x.dtype != t.dtype:
+        ts = [as_tensor(t, x.device) for t, x in zip(ts, xs, strict=True)]
+        for x, t in zip(xs, ts, strict=True):
+            if not t.aval.same(x.aval):
                 raise mismatch(
-                    t,
-                    x,
+                    t.aval,
+                    x.aval,
                     operation="jvp",
                     argument=f"tangent {n}",
                     found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",

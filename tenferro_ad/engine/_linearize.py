@@ -76,7 +76,7 @@ def fitting(
     another.
 
     Raises:
-        ShapeError, DTypeError: names the argument.
+        ShapeError, DTypeError, DeviceMismatchError: names the argument.
     """
     leaves, found = flatten(tree)
     if found != treedef:
@@ -86,9 +86,9 @@ def fitting(
             found=f"the structure {found}",
             fix=f"give it the structure {treedef}",
         )
-    tensors = [as_tensor(x) for x in leaves]
+    tensors = [as_tensor(t, x.device) for t, x in zip(leaves, like, strict=True)]
     for t, x in zip(tensors, like, strict=True):
-        if t.shape != x.shape or t.dtype != x.dtype:
+        if (t.shape, t.dtype, t.device) != (x.shape, x.dtype, x.device):
             raise mismatch(
                 t,
                 x,

@@ -142,13 +142,13 @@ class Tape:
 
         Args:
             loss: a value of this tape; a real scalar unless `cotangent` is given.
-            cotangent: weights of the same shape and dtype as `loss`.
+            cotangent: weights of the same shape, dtype and device as `loss`.
             retain: keep the tape for further passes.
             strong_zero: see `ta.grad`.
 
         Raises:
             NotScalarError: not a real scalar, and no cotangent.
-            ShapeError, DTypeError: the cotangent does not fit.
+            ShapeError, DTypeError, DeviceMismatchError: the cotangent does not fit.
             InactiveTapeError: `loss` is not a value of this tape.
             TapeConsumedError: the tape was used before.
             NoRuleError: an operation has no derivative; the tape is unchanged.
@@ -253,9 +253,9 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
         record = direct()[OPS["full"]]((), aval.dtype, 1, aval.device)
         return constant(record)
     ct = as_tensor(cotangent, aval.device)
-    if ct.shape != aval.shape or ct.dtype != aval.dtype:
+    if not ct.aval.same(aval):
         raise mismatch(
-            ct,
+            ct.aval,
             aval,
             operation=operation,
             argument="cotangent",

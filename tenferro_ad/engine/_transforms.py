@@ -255,7 +255,8 @@ def vjp(
 
     Raises:
         IntegerInputError: a primal is an integer.
-        ShapeError, DTypeError (from `pull`): the cotangent does not fit.
+        ShapeError, DTypeError, DeviceMismatchError (from `pull`): the cotangent does
+            not fit.
 
     Cost: one forward pass; each `pull` one backward pass.
     """
@@ -305,10 +306,10 @@ def vjp(
             )
         seeds: dict[int, EagerTensor] = {}
         for k, (c, aval, node) in enumerate(zip(cts, avals, at, strict=True)):
-            c = as_tensor(c)
-            if c.shape != aval.shape or c.dtype != aval.dtype:
+            c = as_tensor(c, aval.device)
+            if not c.aval.same(aval):
                 raise mismatch(
-                    c,
+                    c.aval,
                     aval,
                     operation="vjp",
                     argument=f"ct (output {k})",
