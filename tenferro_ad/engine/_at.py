@@ -19,7 +19,7 @@ from ..ops import Key, key_shape
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange
-from ._fn_elementwise import pow
+from ._fn_elementwise import pow, refuse_negative_power
 from ._fn_indexing import getitem, index_tensor, parsed, whole_key
 from ._fn_movement import broadcast_to
 from ._fn_scatter import fitting, put_rows, replaced
@@ -164,10 +164,11 @@ class AtKey:
 
         Raises:
             IndexRangeError, ShapeError, DTypeError: as `set` raises.
-            InvalidArgumentError: integers to a negative power.
+            InvalidArgumentError: integers to a negative power, as `ta.pow` raises.
 
         Cost: as `multiply`.
         """
+        refuse_negative_power(self._x, values)
         return self._changed("power", values)
 
     @named("x.at[key].max", shape="values", key="key", indices="key")

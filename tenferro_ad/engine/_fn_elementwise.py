@@ -20,7 +20,7 @@ from ..errors import DTypeError, InvalidArgumentError, TenferroError, named
 from ..ops import integer_power
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, device_in
 from ._numbers import dtype_of, need_parts
 
 __all__ = [
@@ -151,8 +151,10 @@ def _binary(name: str, text: str, row: str | None = None) -> Binary:
 
 
 def operands(*xs: Any) -> list[Any]:
-    """Tensors of all but Python numbers, which stay weakly typed beside a tensor."""
-    made = [x if isinstance(x, _NUMBERS) else as_tensor(x) for x in xs]
+    """Tensors of all but Python numbers, which stay weakly typed beside a tensor;
+    outside data goes to the device of the first tensor."""
+    device = device_in(xs)
+    made = [x if isinstance(x, _NUMBERS) else as_tensor(x, device) for x in xs]
     if not any(type(x) is EagerTensor for x in made):
         made[0] = as_tensor(made[0])
     return made
@@ -268,17 +270,19 @@ def pow(x1: Any, x2: Any, /) -> EagerTensor:
 
     Raises:
         DTypeError: booleans.
-        InvalidArgumentError: integers to a negative power.
+        InvalidArgumentError: integers to a negative power, where the host knows the
+            exponent. Of exponents that only a device knows, a negative one gives the
+            integer part of 1 / x**n, and 0 at base 0.
         ShapeError: operands do not broadcast.
 
     Cost: one allocation of the result's size, one pass.
     """
     if type(x1) is not EagerTensor or type(x2) is not EagerTensor:
+        known = None if type(x2) is EagerTensor else x2
         x1, x2 = operands(x1, x2)
+        if known is not None:
+            refuse_negative_power(x1, known)
     if type(x2) is int and type(x1) is EagerTensor:
-        integers = x1.dtype.kind in "biu"
-        if integers and x2 < 0:
-            raise _negative_power()
         if x2 == 2:
             return HANDLES.square(x1)  # type: ignore[no-any-return]
         if x2 == -1:
@@ -293,6 +297,18 @@ def pow(x1: Any, x2: Any, /) -> EagerTensor:
         if isinstance(error, TenferroError):
             raise
         raise _negative_power() from None
+
+
+def refuse_negative_power(x: EagerTensor, exponent: Any) -> None:
+    """Refuse a negative exponent that the host knows, of integers on any device.
+
+    Raises:
+        InvalidArgumentError: one of them is negative.
+    """
+    if x.dtype.kind in "biu" and x.size and type(exponent) is not EagerTensor:
+        known = np.asarray(exponent)
+        if known.dtype.kind == "i" and (known < 0).any():
+            raise _negative_power()
 
 
 def _negative_power() -> InvalidArgumentError:

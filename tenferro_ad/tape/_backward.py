@@ -403,10 +403,12 @@ def _fresh(g: Any, saved: tuple[Any, ...], spent: Any) -> bool:
     if home is None:
         if g.account is None:
             return False
-    elif (home.tokens and not _is_all_of(g, spent)) or 0 in (
-        g.aval.size,  # the strides of nothing say nothing
-        *g.array.strides,
-    ):
+    elif home.tokens and not _is_all_of(g, spent):
+        return False
+    elif g.aval.size == 0:  # the strides of nothing say nothing
+        if home.nbytes:
+            return False
+    elif 0 in g.array.strides:
         return False
     for s in saved:
         if s is g or (home is not None and s.home is home):

@@ -236,3 +236,35 @@ def test_cpu_kernels_really_raise_while_a_lane_is_tested() -> None:
     with no_cpu_kernels(), pytest.raises(AssertionError, match="the CPU computed"):
         ta.asinh(ta.asarray([[2.0, 3.0, 4.0]]))
     assert x.tolist() == [1.0]
+
+
+EMPTY: dict[str, tuple[tuple[int, ...], Callable[[Any], Any]]] = {
+    "sort": ((0,), lambda x: ta.sum(ta.sort(x))),
+    "logsumexp": ((0,), ta.logsumexp),
+    "std": ((0,), ta.std),
+    "max": ((2, 0, 3), lambda x: ta.sum(ta.max(x, axis=0))),
+    "min": ((2, 0, 3), lambda x: ta.sum(ta.min(x, axis=0))),
+    "product": ((0, 3), lambda x: ta.sum(ta.tanh(x @ x.T))),
+    "views": ((0, 3), lambda x: ta.sum(ta.square(x.T[::-1]) * 2.0)),
+    "broadcast": ((0, 3), lambda x: ta.mean(x + x[:, :1])),
+    "joined": ((0,), lambda x: ta.sum(ta.concat([x, x * 2.0]))),
+}
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+@pytest.mark.parametrize("case", EMPTY.values(), ids=list(EMPTY))
+def test_gradients_of_nothing_allocate_the_same(
+    eager_lane: Lane, case: tuple[tuple[int, ...], Callable[[Any], Any]], mode: str
+) -> None:
+    shape, loss = case
+    fn = ta.grad(loss) if mode == "eager" else ta.compile(ta.grad(loss))
+    seen = []
+    for device in ("cpu", eager_lane.device):
+        x = ta.asarray(np.zeros(shape, np.float32), device=device)
+        fn(x)
+        with ta.ledger() as led:
+            assert fn(x).shape == shape
+        seen.append((led.allocations, led.copies))
+    if mode == "eager" or eager_lane.name != "webgpu":
+        assert seen[0] == seen[1]
+    assert seen[0][1] == seen[1][1] == {}
