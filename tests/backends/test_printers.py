@@ -27,6 +27,7 @@ from tenferro_ad.errors import UnsupportedError
 from tenferro_ad.ops import (
     OPS,
     Elementwise,
+    Equation,
     Library,
     Op,
     Write,
@@ -152,6 +153,27 @@ def test_equal_values_are_computed_once(language: str) -> None:
     (launch,) = lowered.launches
     assert launch.source.count("x0[") == 1
     assert launch.source.count(" + 1.0") == 1
+
+
+@every_printer
+def test_a_chain_reads_everything_before_it_stores_anything(language: str) -> None:
+    """What it stores may lie where another operand of the same element was."""
+    avals = [aval_of((3,), np.dtype(np.float32), CPU)] * 2
+    equations = []
+    for name, ins in (("exp", (0,)), ("sin", (2,)), ("add", (3, 1))):
+        call = infer_call(OPS[name], tuple(avals[v] for v in ins), (), CPU)
+        equations.append(Equation(call, ins, (len(avals),)))
+        avals.append(call.out)
+    flat = Strided(0, (1,))
+    lowered = PRINTERS[language].lower_chain(
+        equations, (0, 1), (2, 4), (flat, flat), (flat, flat)
+    )
+    (launch,) = lowered.launches
+    body = launch.source.split(f" {launch.entry}(")[1]
+    reads = [m.start() for m in re.finditer(r"\bx\d\[", body)]
+    writes = [m.start() for m in re.finditer(r"\by\d\[", body)]
+    assert len(reads) == len(writes) == 2
+    assert max(reads) < min(writes)
 
 
 def test_large_arrays_have_wide_indices() -> None:
