@@ -73,7 +73,7 @@ test-cuda-static: .venv/.kernels
 # lane that cannot start is a failure. Each kind has processes of its own, because a
 # library of a device may end its process.
 LANES := cpu,fake,opencl,webgpu
-LANE_TESTS := tests/backends tests/contract tests/storage tests/test_examples.py tests/test_quiet.py
+LANE_TESTS := tests/backends tests/contract/test_g7_lanes.py tests/storage/test_lanes.py tests/test_examples.py tests/test_quiet.py
 DRIVERS := $(CURDIR)/.cache/drivers
 test-lanes test-slow registry: export POCL_DEVICES := pthread
 test-lanes test-slow registry: export POCL_CACHE_DIR := $(DRIVERS)/pocl
