@@ -217,6 +217,7 @@ class Engine:
 
         Cost: one provider call and one thread-safe queue operation; no wait.
         """
+        self._require("launch")  # first: a child may have inherited a closed gate
         with self._condition.gate:
             self._require("launch")
             self._start()
@@ -257,7 +258,12 @@ class Engine:
 
         Returns:
             Whether it all ended within `timeout` seconds.
+
+        Raises:
+            ForkedProcessError: This process was forked, and the work is the parent's.
         """
+        if self._threads and os.getpid() != self._process:
+            raise ForkedProcessError(operation="close")
         with self._condition.gate:
             if self._threads:
                 self._start()  # an interrupt may have broken it off

@@ -103,6 +103,20 @@ class PrintedDevice(AsynchronousDevice):
     def __repr__(self) -> str:
         return f"device({self.name!r})"
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process was forked from the one that opened the device."""
+        return os.getpid() != self._process
+
+    def require_process(self, operation: str) -> None:
+        """Refuse a forked child: the driver's state belongs to the parent.
+
+        Raises:
+            ForkedProcessError: this process was forked.
+        """
+        if self.is_inherited:
+            raise ForkedProcessError(operation=operation)
+
     # -- what a subclass supplies ------------------------------------------------------
 
     @abstractmethod
@@ -149,8 +163,7 @@ class PrintedDevice(AsynchronousDevice):
                 nothing happened. Work in flight is waited for first.
             ForkedProcessError: this process was forked.
         """
-        if os.getpid() != self._process:
-            raise ForkedProcessError(operation="allocate")
+        self.require_process("allocate")
         if not self._fits(nbytes):
             self.drain()  # what was dropped in flight is given back
             if not self._fits(nbytes):
@@ -188,7 +201,7 @@ class PrintedDevice(AsynchronousDevice):
         """A root ends; nothing in flight uses its memory."""
         raw, buffer.raw = buffer.raw, None
         self.live_bytes -= buffer.nbytes
-        if os.getpid() != self._process:
+        if self.is_inherited:
             self._kept.append(raw)  # the driver's state belongs to the parent
         elif raw is not None:
             self.recycle(raw)
@@ -199,8 +212,10 @@ class PrintedDevice(AsynchronousDevice):
         """Wait for the work that writes the buffer (for writing: all work), and read.
 
         Raises:
+            ForkedProcessError: this process was forked.
             ExecutionError, CompletionError: that work did not end well.
         """
+        self.require_process("map_host")
         if mode == "write" and buffer.user is not None:
             buffer.user.wait()
         if buffer.writer is not None:
@@ -211,7 +226,9 @@ class PrintedDevice(AsynchronousDevice):
     def unmap_host(self, buffer: DeviceBuffer, mapped: Array, mode: str) -> None:
         """Undo `map_host`; what was written is visible to launches from then on."""
         self.counts["unmap"] += 1
-        if buffer.raw is not None:
+        if self.is_inherited:
+            self._kept.append(mapped)
+        elif buffer.raw is not None:
             self.write_back(buffer, mapped, mode)
 
     def upload(self, target: Target, source: Array) -> None:

@@ -9,13 +9,14 @@ imports that kind's library and no other.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata, util
 from typing import Any, Final, final
 
-from ..errors import InvalidArgumentError
+from ..errors import ForkedProcessError, InvalidArgumentError
 from ._cpu import CPU
 
 
@@ -82,6 +83,7 @@ _CPU_INFO: Final = (
     ),
 )
 _opened: dict[str, Any] = {}
+_process_of: dict[str, int] = {}  # who uses a library: no driver survives a fork
 _lock = threading.Lock()
 
 
@@ -98,6 +100,7 @@ def find_device(name: str, operation: str) -> Any:
 
     Raises:
         InvalidArgumentError: no such name, or the lane is not there; says what to do.
+        ForkedProcessError: the process that this one was forked from used the kind.
 
     Cost: the first call for a kind imports its library and opens the device.
     """
@@ -105,6 +108,7 @@ def find_device(name: str, operation: str) -> Any:
         return CPU
     found = _opened.get(name)
     if found is not None:
+        found.require_process(operation)
         return found
     kind, _, number = name.partition(":")
     lane = _LANES.get(kind)
@@ -115,7 +119,7 @@ def find_device(name: str, operation: str) -> Any:
         name = f"{kind}:{int(number or 0)}"
         if name not in _opened:
             try:
-                module = _module(lane)
+                module = _module(lane, operation)
                 _opened[name] = module.open_device(int(number or 0))
             except LaneUnavailableError as error:
                 found = f"`{name}`, but {error.problem}"
@@ -134,7 +138,7 @@ def _no_device(operation: str, found: str, fix: str) -> InvalidArgumentError:
     )
 
 
-def _module(lane: _Lane) -> Any:
+def _module(lane: _Lane, operation: str) -> Any:
     if util.find_spec(lane.library) is None:
         raise LaneUnavailableError(
             f"the package `{lane.library}` is not installed",
@@ -147,6 +151,8 @@ def _module(lane: _Lane) -> Any:
             f"`{lane.library}` cannot be imported ({error})",
             f"repair it: `pip install --force-reinstall 'tenferro-ad[{lane.extra}]'`",
         ) from error
+    if _process_of.setdefault(lane.library, os.getpid()) != os.getpid():
+        raise ForkedProcessError(operation=operation)
     return import_module(f".{lane.module}", __package__)
 
 
@@ -160,6 +166,7 @@ def reports(kind: str | None = None) -> Iterator[LaneReport]:
 
     Raises:
         InvalidArgumentError: no such kind.
+        ForkedProcessError: the process that this one was forked from used the kind.
     """
     if kind is not None and kind not in KINDS:
         raise InvalidArgumentError(
@@ -178,7 +185,7 @@ def reports(kind: str | None = None) -> Iterator[LaneReport]:
 def _report(kind: str, lane: _Lane) -> LaneReport:
     package = _installed(lane)
     try:
-        found = tuple(_module(lane).discover())
+        found = tuple(_module(lane, "devices").discover())
     except LaneUnavailableError as error:
         return LaneReport(kind, package, (), error.problem, error.fix)
     return LaneReport(kind, package, found)

@@ -4,16 +4,20 @@
 between two of their lines can leave that lock held for good, so that everybody else
 hangs. Here no waiter holds anything that others need: each waits on a lock of its own,
 in one C call, and who sets only releases. Locks that `with` takes directly
-(`threading.Lock`, `RLock`) are C objects and safe.
+(`threading.Lock`, `RLock`) are C objects and safe. A forked child has none of the
+threads that open what its parent waits for, so there waiting is refused.
 """
 
 from __future__ import annotations
 
 import _thread
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
+
+from ..errors import ForkedProcessError
 
 _STARTING: Final = threading.Lock()
 
@@ -25,10 +29,11 @@ class Latch:
     Cost: waiting on an open latch takes one look; otherwise one lock for each waiter.
     """
 
-    __slots__ = ("_waiters", "is_open")
+    __slots__ = ("_process", "_waiters", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
+        self._process = os.getpid()
         self._waiters: list[Any] = []
 
     def open(self) -> None:
@@ -43,9 +48,15 @@ class Latch:
             waiter.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is open, at most `timeout` seconds; whether it is."""
+        """Wait until it is open, at most `timeout` seconds; whether it is.
+
+        Raises:
+            ForkedProcessError: whoever would open it is in the parent process.
+        """
         if self.is_open:
             return True
+        if os.getpid() != self._process:
+            raise ForkedProcessError(operation="wait")
         if timeout is not None and timeout <= 0:
             return False
         mine = _thread.allocate_lock()

@@ -28,6 +28,7 @@ def devices(kind: str | None = None) -> tuple[DeviceInfo, ...]:
 
     Raises:
         InvalidArgumentError: no such kind.
+        ForkedProcessError: the process that this one was forked from used the kind.
 
     Cost: imports the libraries of the kinds asked for; opens no device. A kind whose
         library is missing offers none: `python -m tenferro_ad doctor` says why.

@@ -40,6 +40,7 @@ class Runtime:
     Raises:
         InvalidArgumentError: no device or endpoint of this name or kind, a name that
             is no text, a deadline that is no number above 0.
+        ForkedProcessError: a device of the process that this one was forked from.
 
     Cost: nothing runs before the first submission, which starts two threads; they end
         with `close` or with the runtime.
@@ -211,6 +212,9 @@ def endpoints_of(given: Any) -> tuple[Any, Any]:
             found=shown(given),
             fix="give a discovery name, a tensor's device, or an endpoint",
         )
+    require = getattr(endpoint.memory, "require_process", None)
+    if require is not None:
+        require("Runtime")
     return endpoint, endpoint
 
 
