@@ -258,12 +258,7 @@ class Engine:
 
         Returns:
             Whether it all ended within `timeout` seconds.
-
-        Raises:
-            ForkedProcessError: This process was forked, and the work is the parent's.
         """
-        if self._threads and os.getpid() != self._process:
-            raise ForkedProcessError(operation="close")
         with self._condition.gate:
             if self._threads:
                 self._start()  # an interrupt may have broken it off
