@@ -12,7 +12,7 @@ a kernel touches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,8 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import Part, Place, ProgramKernel, infer_call
-from ..errors import UnsupportedError
-from ..ops import OPS, Program, Region, View
+from ..ops import OPS, View
 from ..storage import (
-    CheckedDescriptor,
     DeviceArray,
     ValueRecord,
     allocate,
@@ -31,9 +29,7 @@ from ..storage import (
     descriptor_at,
 )
 from ._chains import Chain, chains_of
-from ._direct import DIRECT, plan_of
 from ._places import Root, Schedule, Step, Strides, distinct
-from ._regions import recomputing, runner_of
 
 Number = np.ndarray[Any, Any]
 
@@ -114,7 +110,7 @@ class DeviceReplay:
         """The kernel of a launch that writes what `memory` lists and then the donated
         inputs, in order."""
         if self._kernel is None:
-            self._kernel = ProgramKernel("program", tuple(_Parts(self).all()))
+            self._kernel = ProgramKernel("program", tuple(PartsMaker(self).all()))
         return self._kernel
 
     @property
@@ -184,7 +180,7 @@ class DeviceReplay:
         return record.derive(found, aval)
 
 
-class _Parts:
+class PartsMaker:
     """Makes the steps of a kernel."""
 
     def __init__(self, replay: DeviceReplay) -> None:
@@ -204,6 +200,11 @@ class _Parts:
                 part = self._part(step)
                 if part is not None:
                     made.append(part)
+        return [*made, *self._numbers()]
+
+    def _numbers(self) -> list[Part]:
+        """Outputs that are numbers of the program's text."""
+        made = []
         for v, root in self.schedule.numbers.items():
             aval = self.schedule.avals[v]
             same = infer_call(OPS["accumulate"], (aval,), (), self._device)
@@ -211,6 +212,10 @@ class _Parts:
             number = self.schedule.program.literals[v].array
             made.append(Part(kernel, (number,), (self._of_root(root, aval),)))
         return made
+
+    def _prepared(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The kernel of a part, which `key` names in its schedule."""
+        return make()
 
     def _part(self, step: Step) -> Part | None:
         eq, device = step.equation, self._device
@@ -222,9 +227,11 @@ class _Parts:
             source = self._place(eq.ins[0])
             root = self.schedule.roots[eq.outs[0]]
             target = self._of_root(root, call.ins[0])
-            return Part(device.prepare_copy(call.ins[0]), (source,), (target,))
+            copy = self._prepared(step.number, lambda: device.prepare_copy(call.ins[0]))
+            return Part(copy, (source,), (target,))
         adds = eq.mode == "into"
-        prepared = device.prepare_sum(call) if adds else device.prepare(call)
+        make = device.prepare_sum if adds else device.prepare
+        prepared = self._prepared(step.number, lambda: make(call))
         outs = tuple(self._place(v) for v in eq.outs)
         target_root = self.schedule.roots[eq.outs[0]]
         in_place = frozenset(
@@ -237,8 +244,11 @@ class _Parts:
         return Part(prepared, tuple(map(self._place, eq.operands)), outs, in_place)
 
     def _chained(self, chain: Chain) -> Part:
-        prepared = self._device.prepare_chain(
-            chain.equations, chain.inputs, chain.outputs
+        prepared = self._prepared(
+            chain.outputs,
+            lambda: self._device.prepare_chain(
+                chain.equations, chain.inputs, chain.outputs
+            ),
         )
         ins, outs = (
             tuple(map(self._place, vs)) for vs in (chain.inputs, chain.outputs)
@@ -250,18 +260,18 @@ class _Parts:
         root = s.roots[v]
         if root.kind == "constant":
             return s.program.literals[v].array
-        at, start = self._where(root)
+        at, start = self.where(root)
         layout = s.layouts.get(v)
         aval = s.avals[v]
         strides = layout.strides if layout is not None else self._replay._strides.get(v)
         start += s.offsets.get(v, 0)
-        return Place(at, _descriptor(start, aval, strides, self._device.name))
+        return place_at(at, start, aval, strides, self._device.name)
 
     def _of_root(self, root: Root, aval: Aval) -> Place:
-        at, start = self._where(root)
-        return Place(at, _descriptor(start, aval, None, self._device.name))
+        at, start = self.where(root)
+        return place_at(at, start, aval, None, self._device.name)
 
-    def _where(self, root: Root) -> tuple[int, int]:
+    def where(self, root: Root) -> tuple[int, int]:
         """The argument that a root is (see `Place`), and its offset there."""
         taken = root.number if root.kind == "input" else root.taken
         if taken is not None:
@@ -275,54 +285,12 @@ class _Parts:
         return ~written[root.reason], root.offset
 
 
-def has_host_control(program: Program) -> bool:
-    """Whether an equation decides on the host what runs next."""
-    return any(isinstance(eq.call.op.kernel, Region) for eq in program.equations)
+def place_at(
+    at: int, start: int, aval: Aval, strides: Strides, placement: str
+) -> Place:
+    """Elements that begin `start` bytes into argument `at` of a launch."""
+    found = descriptor_at(start, aval.shape, aval.dtype, strides, placement)
+    return Place(at, found)
 
 
-class StepReplay(DeviceReplay):
-    """A program with loops or branches: one equation after the other, as eager work.
-
-    The schedule is what one launch would need; a run allocates each value by itself.
-    """
-
-    __slots__ = ("_runner",)
-
-    def __init__(
-        self, schedule: Schedule, device: Any, strides: Sequence[Strides]
-    ) -> None:
-        super().__init__(schedule, device, strides)
-        self._runner = runner_of(schedule.program, plan_of, DIRECT)
-
-    def kernel(self) -> ProgramKernel:
-        """Refused: no single launch decides what runs next.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            op="submission of loops and branches",
-            backend=self.device_name,
-            fix="call the compiled function instead of submitting its graph",
-        )
-
-    def run(
-        self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None
-    ) -> list[ValueRecord]:
-        """One run. A loop that asks for a value waits for it.
-
-        Cost: an allocation for each value; no copy; a launch for each equation.
-        """
-        found = self._runner(state, recomputing(state), *inputs)
-        if spent is not None:
-            spent.extend(self.schedule.donated)
-        return found
-
-
-def _descriptor(
-    start: int, aval: Aval, strides: Strides, placement: str
-) -> CheckedDescriptor:
-    return descriptor_at(start, aval.shape, aval.dtype, strides, placement)
-
-
-__all__ = ["DeviceReplay", "StepReplay", "has_host_control"]
+__all__ = ["DeviceReplay", "PartsMaker", "place_at"]

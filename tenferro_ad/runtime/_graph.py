@@ -18,10 +18,11 @@ from ..backends import CPU, AsynchronousDevice
 from ..errors import UnsupportedError
 from ..ops import Move, Program, Region, inlined, key_of
 from ..storage import AdValueRecord, ValueRecord
-from ._device_replay import DeviceReplay, StepReplay, has_host_control
+from ._device_replay import DeviceReplay
 from ._places import Schedule, Strides
 from ._replay import Replay
 from ._schedule import schedule
+from ._step_replay import StepReplay, has_host_control
 from ._trace import strides_of
 from ._writer import Writer
 
