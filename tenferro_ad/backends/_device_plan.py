@@ -110,7 +110,8 @@ def view_plan(call: Call, kernel: View) -> Plan:
         if kernel.otherwise == "write":
             record = allocate(state, aval, name)
             as_x = DeviceArray.whole(record.array.allocation, x.aval.shape, aval.dtype)
-            aval.device.write(record.derive(as_x, x.aval).array, x.array)
+            target = record.derive(as_x, x.aval)  # seated for as long as it is held
+            aval.device.write(target.array, x.array)
             return record
         base = duplicate(x.array, x.aval, name)
         if aval.shape == base.aval.shape:

@@ -120,7 +120,9 @@ def test_loops_make_the_events_of_the_cpu_for_any_length(
     fn = FUNCTIONS[name] if mode == "forward" else gradient(FUNCTIONS[name])
     by_length = []
     for n in (4, 9):
-        wanted = seen(ta.compile(fn), ta.asarray(data(n)))
+        # On WebGPU loops run as eager ones do, which keep the layout of a first carry.
+        run = fn if eager_lane.name == "webgpu" else ta.compile(fn)
+        wanted = seen(run, ta.asarray(data(n)))
         fast, x = ta.compile(fn), ta.asarray(data(n), device=device)
         fast(x)
         device.drain()
@@ -135,11 +137,12 @@ def test_loops_make_the_events_of_the_cpu_for_any_length(
         for y, expected in zip(found[3], wanted[3], strict=True):
             assert np.allclose(y, expected, rtol=1e-4, atol=1e-5)
         by_length.append(found[0])
-        if eager_lane.name == "webgpu":
-            assert sum(found[0].values()) > sum(wanted[0].values())
-        else:
+        if eager_lane.name != "webgpu":
             assert found[:3] == wanted[:3]
-    if eager_lane.name != "webgpu":
+    few, many = (sum(counts.values()) for counts in by_length)
+    if eager_lane.name == "webgpu" and name != "cond":
+        assert few < many
+    else:
         assert by_length[0] == by_length[1]
 
 
