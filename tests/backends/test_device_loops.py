@@ -223,3 +223,9 @@ def test_explicit_duplicates_in_a_step_are_counted(eager_lane: Lane) -> None:
         x = ta.asarray(array, device=device)
         counts.append(seen(ta.compile(fn), x)[1])
     assert counts[0] == counts[1] == {"ExplicitDuplicate": 4}
+
+
+def test_compiled_loops_read_a_first_carry_in_row_major_order() -> None:
+    x = ta.asarray(data(4))
+    assert seen(backwards, x)[1] == {"ExplicitDuplicate": 3}  # not in the first step
+    assert seen(ta.compile(backwards), x)[1] == {"ExplicitDuplicate": 4}
