@@ -7,8 +7,10 @@ counted in elements over the whole allocation, so views cost no copy and no new 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -21,7 +23,7 @@ from ._backend import Launch
 from .printing import SCALAR, Argument, Layout, Lowered, Strided, put_number
 from .printing import Launch as PrintedLaunch
 
-_LAYOUTS: Final = 64  # sets of layouts that one kernel remembers
+_LAYOUTS: Final = 1024  # sets of layouts that one kernel remembers: rows of a loop
 
 
 @final
@@ -81,12 +83,18 @@ class PrintedKernel:
                 for a in launch.ins()
             ]
             outs: list[Layout] = [_strided(a.descriptor) for a in launch.writes]
-            found = self._lower(ins, outs)
+            found = _with_shared_texts(self._lower(ins, outs))
             with self._lock:
                 if len(self._known) >= _LAYOUTS:
                     self._known.clear()
                 self._known[key] = found
         return found
+
+
+def _with_shared_texts(found: Lowered) -> Lowered:
+    """Rows of an operand differ in parameters alone: their texts are one string."""
+    launches = [replace(p, source=sys.intern(p.source)) for p in found.launches]
+    return replace(found, launches=tuple(launches))
 
 
 def _place(argument: DeviceArgument) -> tuple[int, tuple[int, ...]]:
