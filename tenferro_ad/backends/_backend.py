@@ -298,9 +298,18 @@ def enqueue(bound: BoundLaunch) -> RetirementRecord:
     """
     launch = bound._launch("enqueue")
     endpoint = bound.endpoint
-    record = RetirementRecord._open((*bound._bl_reads, *bound._bl_writes))
-    bound._moved_by = "enqueue"
-    bound.record = record
+    opened: list[RetirementRecord] = []
+    try:
+        RetirementRecord._open((*bound._bl_reads, *bound._bl_writes), opened)
+        record = opened[0]
+        bound._moved_by = "enqueue"
+        bound.record = record
+    except BaseException:  # an interrupt
+        bound.record = None
+        bound._moved_by = None
+        for record in opened:
+            record._undo()
+        raise
     try:
         raw = endpoint.enqueue(launch)
         record.event = Shared._new(ProviderEvent(endpoint, raw))

@@ -204,10 +204,11 @@ class Engine:
             self._start()
         self._jobs.put(_Run(job, self.endpoint))
 
-    def launch(self, bound: BoundLaunch, owner: Retiring) -> None:
+    def launch(self, bound: BoundLaunch, owner: Retiring) -> BaseException | None:
         """Use up a bound launch: enqueue it in this thread; the reaper retires it.
 
-        Whatever the endpoint raises without proof belongs to the work's outcome.
+        Whatever the endpoint raises without proof belongs to the work's outcome; an
+        interrupt is returned as well, for the caller to go on with.
 
         Raises:
             NotEnqueuedError: The endpoint proves that nothing was enqueued; the launch
@@ -229,6 +230,7 @@ class Engine:
             if record.cause is not None:
                 run.failure = contain(record.cause)
             self._drain.put(run)
+            return None if isinstance(record.cause, Exception) else record.cause
 
     def _require(self, operation: str) -> None:
         if os.getpid() != self._process:

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from ..errors import AccessError, CompletionError, ExecutionError
+from ..errors import AccessError, CompletionError, ExecutionError, UseAfterMoveError
 from ..storage import (
     AllocationSpan,
     DeviceArray,
@@ -181,11 +181,13 @@ class Executions:
         record = ExecutionRecord(
             operation, endpoint.name, list(dict.fromkeys(held)), needs
         )
-        self._admit(record, kernel, reads, outs, operands)
+        interrupt = self._admit(record, kernel, reads, outs, operands)
         for allocation in touched:
             allocation.user = record
         for out in outs:
             _allocation(out).writer = record
+        if interrupt is not None:  # one of its own: that one is the work's cause
+            raise type(interrupt)(*interrupt.args)
 
     def _admit(
         self,
@@ -194,7 +196,7 @@ class Executions:
         reads: Sequence[Any],
         outs: Sequence[Write],
         operands: tuple[Operand, ...],
-    ) -> None:
+    ) -> BaseException | None:
         """Prepare, bind and enqueue, with every lent view ended whatever happens."""
         views: list[TensorView] = []
         muts: list[TensorViewMut] = []
@@ -209,21 +211,19 @@ class Executions:
             )
         except BaseException as error:
             _forget_recovered(error)
-            for view in views:
-                view.close()
-            for mut in muts:
-                mut.close()
+            _give_up(error, *views, *muts)
             raise
         unadmitted: Any = prepared
-        self._in_flight.append(record)
         try:
+            self._in_flight.append(record)
             bound = unadmitted = bind_launch(prepared)
-            self.engine.launch(bound, record)
+            return self.engine.launch(bound, record)
         except BaseException as error:
             _forget_recovered(error)
-            self._in_flight.remove(record)
+            if record in self._in_flight:
+                self._in_flight.remove(record)
             if unadmitted._moved_by is None:
-                unadmitted.close()
+                _give_up(error, unadmitted)
             raise
 
     def _make_room(self) -> None:
@@ -256,6 +256,20 @@ class Executions:
         for record in tuple(self._in_flight):
             record.wait()
         self._forget()
+
+
+def _give_up(error: BaseException, *holders: Any) -> None:
+    """End what was not admitted, without hiding an interrupt.
+
+    An interrupt may leave a holder half moved: what it has given away by then ends with
+    the objects that have it.
+    """
+    for holder in holders:
+        try:
+            holder.close()
+        except UseAfterMoveError:
+            if isinstance(error, Exception):
+                raise
 
 
 def _forget_recovered(error: BaseException) -> None:

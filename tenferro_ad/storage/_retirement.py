@@ -102,21 +102,35 @@ class RetirementRecord(MoveOnly):
     cause: BaseException | None
 
     @classmethod
-    def _open(cls, accesses: Iterable[DeviceRead | DeviceWrite]) -> RetirementRecord:
-        """Take over bound accesses just before the call that may enqueue them."""
+    def _open(
+        cls,
+        accesses: Iterable[DeviceRead | DeviceWrite],
+        into: list[RetirementRecord] | None = None,
+    ) -> RetirementRecord:
+        """Take over bound accesses just before the call that may enqueue them.
+
+        An interrupt leaves every access as it was, or the record in `into`.
+        """
         given = tuple(accesses)
         for access in given:
             access._require("enqueue")
         record: RetirementRecord = object.__new__(cls)
-        record._moved_by = None
+        record._moved_by = "opening"  # dropped now, it has nothing to keep
         record.event = None
         record.cause = None
-        record.roots = tuple(access._root.clone() for access in given)
-        record.context = next(
-            (root.value.provider.clone() for root in record.roots), None
-        )
-        record.bindings = tuple(map(ProviderRetirementBinding._of, given))
-        retirements._count(opened=1)
+        try:
+            record.roots = tuple([access._root.clone() for access in given])
+            record.context = next(
+                (root.value.provider.clone() for root in record.roots), None
+            )
+            record.bindings = tuple(map(ProviderRetirementBinding._of, given))
+            retirements._opened(record, [] if into is None else into)
+        except BaseException:
+            if record._moved_by is not None:
+                for access in given:  # required above: this call alone moved it
+                    if access._moved_by == "enqueue":
+                        access._moved_by = None
+            raise
         return record
 
     @property
@@ -211,16 +225,21 @@ class Retirements:
         """Distinct roots that are kept for good."""
         return len(self._seen)
 
+    def _opened(self, record: RetirementRecord, into: list[RetirementRecord]) -> None:
+        """Count a whole record. No interrupt can arrive between these three."""
+        with self._lock:
+            into += (record,)
+            record._moved_by = None
+            self.opened += 1
+
     def _count(
         self,
         *,
-        opened: int = 0,
         released: int = 0,
         undone: int = 0,
         unproven: tuple[AllocationSpan, ...] | None = None,
     ) -> None:
         with self._lock:
-            self.opened += opened
             self.released += released
             self.undone += undone
             if unproven is not None:
