@@ -26,9 +26,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from .backends import CPU
 from .engine import EagerTensor, host_array_of
-from .errors import DTypeError, InvalidArgumentError
-from .runtime import host_aval
+from .errors import DeviceMismatchError, DTypeError, InvalidArgumentError
+from .runtime import device_of, host_aval
 from .storage import ValueRecord
 
 
@@ -75,11 +76,12 @@ def import_array(array: np.ndarray[Any, Any], *, device: Any = None) -> EagerTen
         array: a writable, aligned, C-contiguous array of numbers or booleans.
             Writable, because whoever owns the value may write it; a read-only array
             must be copied (`ta.asarray`).
-        device: a host device; the default device if None.
+        device: a host device; the CPU if None, whatever the default device is.
 
     Raises:
         DTypeError: not an array of numbers or booleans in the machine's byte order.
         InvalidArgumentError: the memory does not meet the conditions above.
+        DeviceMismatchError: `device` is not the host's.
 
     Cost: constant; allocates nothing, copies nothing, records nothing.
     """
@@ -100,7 +102,7 @@ def from_dlpack(x: Any, /, *, device: Any = None) -> EagerTensor:
     Raises:
         DTypeError, InvalidArgumentError: as `import_array`; libraries whose arrays are
             read-only (JAX) are refused, because the owner of a value may write it.
-        DeviceMismatchError: the memory is not host memory.
+        DeviceMismatchError: the memory, or `device`, is not the host's.
 
     Cost: constant; allocates nothing, copies nothing, records nothing.
     """
@@ -125,9 +127,18 @@ def _import(
                 found=f"an array that is not {flag.replace('_', '-')}",
                 fix=fix,
             )
+    place = CPU if device is None else device_of(device, operation)
+    if place is not CPU:
+        raise DeviceMismatchError(
+            operation=operation,
+            argument="device",
+            found=f"host memory for `{place.name}`",
+            fix="leave `device` out and move the value (`x.to(device)`), or copy it "
+            "there (`ta.asarray`)",
+        )
     root = np.asarray(_Outside(array))
     return EagerTensor(
-        ValueRecord(root, host_aval(root, device), _NOT_OURS), None, -1, None
+        ValueRecord(root, host_aval(root, CPU), _NOT_OURS), None, -1, None
     )
 
 

@@ -10,6 +10,7 @@ imports that kind's library and no other.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def find_device(name: str, operation: str) -> Any:
 
     Cost: the first call for a kind imports its library and opens the device.
     """
-    if name == CPU.name:
+    if name in (CPU.name, "cpu:stream"):  # two endpoints of one memory
         return CPU
     found = _opened.get(name)
     if found is not None:
@@ -112,15 +113,15 @@ def find_device(name: str, operation: str) -> Any:
         return found
     kind, _, number = name.partition(":")
     lane = _LANES.get(kind)
-    if lane is None or not (number or "0").isdecimal():
+    if lane is None or not re.fullmatch("0|[1-9][0-9]*", number):
         known = ", ".join(f"`{k}`" if k == "cpu" else f"`{k}:0`" for k in KINDS)
         raise _no_device(operation, f"`{name}`", f"use {known} (see `ta.devices()`)")
     with _lock:
-        name = f"{kind}:{int(number or 0)}"
+        name = f"{kind}:{int(number)}"
         if name not in _opened:
             try:
                 module = _module(lane, operation)
-                _opened[name] = module.open_device(int(number or 0))
+                _opened[name] = module.open_device(int(number))
             except LaneUnavailableError as error:
                 found = f"`{name}`, but {error.problem}"
                 raise _no_device(operation, found, error.fix) from error

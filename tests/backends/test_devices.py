@@ -7,15 +7,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tenferro_ad as ta
 from tenferro_ad.__main__ import main
 from tenferro_ad.backends import CPU, Engine, HostStream, _registry, reports
 from tenferro_ad.backends.fake import FakeProvider
-from tenferro_ad.errors import InvalidArgumentError, SubmitRejected, UnsupportedError
+from tenferro_ad.errors import (
+    DeviceMismatchError,
+    InvalidArgumentError,
+    SubmitRejected,
+    UnsupportedError,
+)
 from tenferro_ad.ops import OPS
 from tenferro_ad.runtime import ExecutionInputs, Submission
+from tests.backends.lane_support import Lane
 from tests.contract.device_support import upload
 
 ROOT = Path(__file__).parents[2]
@@ -244,3 +251,39 @@ def test_doctor_fails_when_a_required_lane_is_missing(
     with pytest.raises(SystemExit) as caught:
         main(["doctor", "--require", "quantum"])
     assert caught.value.code == 2
+
+
+def test_imported_memory_stays_on_the_host_whatever_the_default_device(
+    any_lane: Lane,
+) -> None:
+    outside = np.ones(2, np.float32)
+    with ta.default_device(any_lane.device):
+        imported = [ta.unsafe.import_array(outside), ta.unsafe.from_dlpack(outside + 0)]
+    for x in imported:
+        assert x.device is CPU
+        with ta.ledger() as ledger:
+            assert (x + 1).device is CPU
+        assert ledger.copies == {}
+
+
+def test_host_memory_is_no_memory_of_another_device(eager_lane: Lane) -> None:
+    outside = np.ones(2, np.float32)
+    for take in (ta.unsafe.import_array, ta.unsafe.from_dlpack):
+        with pytest.raises(DeviceMismatchError, match="host memory for"):
+            take(outside, device=eager_lane.device)
+
+
+def test_every_name_that_discovery_shows_is_taken() -> None:
+    for info in ta.devices("cpu"):
+        x = ta.asarray([1.0], device=info.name)
+        assert x.device is CPU
+        assert x.to(info.name).device is CPU
+        with ta.default_device(info.name):
+            assert ta.zeros(2).device is CPU
+        assert ta.Runtime(info.name).endpoint.memory is CPU
+
+
+@pytest.mark.parametrize("number", ["", ":", ":00", ":+1", ":-1", ":\u0660", ": 0"])
+def test_a_name_that_discovery_never_shows_opens_nothing(number: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="opencl:0"):
+        ta.zeros(1, device=f"opencl{number}")
