@@ -9,7 +9,8 @@ type. A kernel's text holds the functions that it calls, and those that they cal
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ._dialects import (
 )
 from ._library_complex import COMPLEX
 from ._library_integers import INTEGERS, SIGNED, UNSIGNED, WRAPPING
+from ._library_inverse import INVERSE
 from ._library_real import REAL
 from ._library_special import SPECIAL
 
@@ -32,11 +34,20 @@ _LITERAL: Final = re.compile(r"\b([FN])\(([^()]*)\)")
 _TYPE: Final = re.compile(r"\b([TCBIU])\b")
 
 
-_REAL: Final = functions(REAL) | functions(SPECIAL) | functions(COMPLEX)
+_REAL: Final = (
+    functions(REAL) | functions(SPECIAL) | functions(COMPLEX) | functions(INVERSE)
+)
 _INTEGERS: Final = functions(INTEGERS)
 _SIGNED: Final = _INTEGERS | functions(SIGNED)
 _UNSIGNED: Final = _INTEGERS | functions(UNSIGNED)
 _WRAPPING: Final = functions(WRAPPING)
+# `F(EPS)`: the distance of 1 to the next number; sums of two squares whose roots lie
+# between `F(LEAST)` and `F(HUGE)` keep their digits once a root is taken.
+_LIMITS: Final[dict[str, Callable[[Any], float]]] = {
+    "EPS": lambda limits: float(limits.eps),
+    "HUGE": lambda limits: float(limits.max) / 8,
+    "LEAST": lambda limits: float(limits.tiny) / float(limits.eps),
+}
 
 
 class Library:
@@ -98,8 +109,8 @@ class Library:
         def literal(m: re.Match[str]) -> str:
             if m[2] == "BITS":
                 return self.dialect.literal(8 * dtype.itemsize, dtype)
-            if m[2] == "EPS":
-                return self.dialect.literal(float(np.finfo(dtype).eps), dtype)
+            if m[2] in _LIMITS:
+                return self.dialect.literal(_LIMITS[m[2]](np.finfo(dtype)), dtype)
             value = float(m[2]) if m[1] == "F" else int(m[2], 0)
             return self.dialect.literal(value, dtype)
 
