@@ -10,6 +10,7 @@ that fills them; pool bytes are reported apart from live bytes.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -216,7 +217,12 @@ CPU: Final = CpuDevice()
 def infer_call(
     op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...], device: Any
 ) -> Call:
-    """Run the row's shape rule and intern the result avals."""
+    """Run the row's shape rule and intern the result avals.
+
+    Raises:
+        AllocationLimitError: a result is larger than any address space.
+        and what the rule raises.
+    """
     inferred = op.infer(*((ins,) if op.variadic else ins), *params)
     if isinstance(op.kernel, Move):
         device = params[0]
@@ -225,7 +231,24 @@ def infer_call(
     else:
         shape, dtype = inferred
         outs = (aval_of(tuple(shape), np.dtype(dtype), device),)
+    for out in outs:
+        _check_size(op, out)
     return Call(op, ins, outs, params)
+
+
+def _check_size(op: Op, out: Aval) -> None:
+    # Like NumPy, which looks past empty axes: strides must have room for the others.
+    nbytes = math.prod(n for n in out.shape if n) * out.dtype.itemsize
+    if nbytes > sys.maxsize:
+        raise AllocationLimitError(
+            operation=op.name,
+            argument="shape",
+            engine=out.device.name,
+            nbytes=nbytes,
+            limit=sys.maxsize,
+            found=f"a result of shape {out.shape}, larger than any address space",
+            fix="choose a smaller shape",
+        )
 
 
 # A Python operator costs less than the call of the function that it stands for.

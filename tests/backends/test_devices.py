@@ -15,6 +15,7 @@ from tenferro_ad.__main__ import main
 from tenferro_ad.backends import CPU, Engine, HostStream, _registry, reports
 from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.errors import (
+    AllocationLimitError,
     DeviceMismatchError,
     InvalidArgumentError,
     SubmitRejected,
@@ -287,3 +288,20 @@ def test_every_name_that_discovery_shows_is_taken() -> None:
 def test_a_name_that_discovery_never_shows_opens_nothing(number: str) -> None:
     with pytest.raises(InvalidArgumentError, match="opencl:0"):
         ta.zeros(1, device=f"opencl{number}")
+
+
+@pytest.mark.parametrize(
+    "shape", [(1 << 40, 1 << 40), (1 << 62,), (1 << 64,), (1 << 40, 1 << 40, 0)]
+)
+def test_a_value_larger_than_any_address_space_is_refused(
+    any_lane: Lane, shape: tuple[int, ...]
+) -> None:
+    small = ta.ones((), dtype=ta.float32, device=any_lane.device)
+    for make in (
+        lambda: ta.ones(shape, dtype=ta.float32, device=any_lane.device),
+        lambda: ta.broadcast_to(small, shape),
+    ):
+        with pytest.raises(AllocationLimitError, match="smaller shape"):
+            make()
+    with pytest.raises(AllocationLimitError, match="`ones` refused"):
+        ta.ones(shape, dtype=ta.float32, device=any_lane.device)
