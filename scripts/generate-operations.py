@@ -112,6 +112,8 @@ def typical(row: Row, *dtypes: str) -> Sample | None:
 def moving(row: Row, sample: Sample) -> tuple[int, ...]:
     """Operands to differentiate: those of the sample, or where a sample moves none,
     because its operands belong together, those that have a rule of their own."""
+    if row.op.stops:
+        return ()
     found = row.tracked(sample)
     if found or row.op.variadic:
         return found

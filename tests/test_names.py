@@ -361,7 +361,7 @@ CALLS: dict[str, Call] = {
         "Spec.at", "sizes", lambda s, x: ta.Spec(("n",)).at({"n": x}), {"huge"},
     ),
     "SymbolicProgram.at": (
-        "SymbolicProgram.at", "n", lambda s, x: s.sizes.at(n=x), {"huge"},
+        "SymbolicProgram.at", "n", lambda s, x: s.sizes.at(n=x), set(),
     ),
     "SymbolicProgram.__call__": (
         "traced program", "args", lambda s, x: s.sizes(x), {"array", "tensor"},

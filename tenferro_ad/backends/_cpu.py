@@ -246,9 +246,17 @@ def _check_size(op: Op, out: Aval) -> None:
             engine=out.device.name,
             nbytes=nbytes,
             limit=sys.maxsize,
-            found=f"a result of shape {out.shape}, larger than any address space",
+            found=f"a result of shape {_said(out.shape)}, larger than any address "
+            "space",
             fix="choose a smaller shape",
         )
+
+
+def _said(shape: tuple[int, ...]) -> str:
+    """A shape whose numbers may be too long for Python to print."""
+    most = 10**30
+    sizes = [str(n) if n < most else "more than 1e30" for n in shape]
+    return f"({', '.join(sizes)})"
 
 
 # A Python operator costs less than the call of the function that it stands for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -98,7 +99,10 @@ class SymbolicProgram:
                 found=f"{', '.join(sizes) or 'no name'}",
                 fix=f"give a length for each of {', '.join(self.names)}",
             )
-        sizes = {n: int_of("SymbolicProgram.at", n, m, 0) for n, m in sizes.items()}
+        sizes = {
+            n: int_of("SymbolicProgram.at", n, m, 0, sys.maxsize)
+            for n, m in sizes.items()
+        }
         key = tuple(sizes[n] for n in self.names)
         found = self._found.get(key)
         if found is None:

@@ -385,6 +385,15 @@ def test_an_engine_that_is_lost_midway_keeps_what_it_may_touch() -> None:
 # ---- waiting
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts, also where a shell in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_wait_leaves_the_handle_usable(run: Run) -> None:
     handle = run.submit(product, X, Y)
     for patience in (0.0, 0.01):
