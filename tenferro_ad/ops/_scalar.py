@@ -135,19 +135,12 @@ def _wide(derived: ElementwiseOp, along: Aval, read: Sequence[Aval]) -> tuple[in
     each other: there they wrap around, as derivatives do not."""
     avals = (along, *read)
     kinds = tuple("c" if a.dtype.kind == "c" else "r" for a in avals)
-    dtypes: dict[Expr, Any] = {}
     found: set[str] = set()
     ins = dict(zip(derived.args, avals, strict=True))
-    for node in topological(derived.expr_of(kinds)):
-        if node.fn == "var":
-            dtypes[node] = ins[node.name].dtype
-        elif node.fn == "const":
-            dtypes[node] = node.value
-        else:
-            dtypes[node] = node_dtype(node, [dtypes[a] for a in node.args])
-            among = node.fn in _ARITHMETIC and isinstance(dtypes[node], np.dtype)
-            if among and dtypes[node].kind in "biu":
-                found.update(variables(node))
+    for node, dtype in _dtypes(derived.expr_of(kinds), ins).items():
+        among = node.fn in _ARITHMETIC and isinstance(dtype, np.dtype)
+        if among and dtype.kind in "biu":
+            found.update(variables(node))
     return tuple(k for k, n in enumerate(derived.args[1:]) if n in found)
 
 
@@ -229,8 +222,13 @@ INTEGER_CLOSED: Final[set[str]] = set()
 
 def expr_dtype(expr: Expr, ins: dict[str, Aval]) -> np.dtype[Any]:
     """Result dtype: promotion of the operands that the value is made of."""
-    dtypes: dict[Expr, Any] = {}
+    found = _dtypes(expr, ins)[expr]
+    return found if isinstance(found, np.dtype) else np.result_type(found)
 
+
+def _dtypes(expr: Expr, ins: dict[str, Aval]) -> dict[Expr, Any]:
+    """The dtype of each node, operands first; the value of a Python number."""
+    dtypes: dict[Expr, Any] = {}
     for node in topological(expr):
         if node.fn == "var":
             dtypes[node] = ins[node.name].dtype
@@ -238,8 +236,7 @@ def expr_dtype(expr: Expr, ins: dict[str, Aval]) -> np.dtype[Any]:
             dtypes[node] = node.value
         else:
             dtypes[node] = node_dtype(node, [dtypes[a] for a in node.args])
-    found = dtypes[expr]
-    return found if isinstance(found, np.dtype) else np.result_type(found)
+    return dtypes
 
 
 def node_dtype(node: Expr, dtypes: list[Any]) -> Any:

@@ -38,6 +38,34 @@ from tenferro_ad.ops import Call, Op
 Array = np.ndarray[Any, Any]
 
 
+def close(seen: Array, wanted: Array, allowed: float) -> None:
+    """Agreement within `allowed` of the largest number; infinities and NaN where they
+    should be."""
+    assert seen.shape == wanted.shape
+    if wanted.dtype.kind not in "fc":
+        assert np.array_equal(seen, wanted)
+        return
+    finite = np.isfinite(wanted)
+    assert np.array_equal(seen[~finite], wanted[~finite], equal_nan=True)
+    scale = max(1.0, float(np.max(np.abs(wanted[finite]), initial=0.0)))
+    gap = float(np.max(np.abs(seen[finite] - wanted[finite]), initial=0.0))
+    assert gap <= allowed * scale, gap
+
+
+def buffers_of(
+    make: Callable[[Any], Any],
+    lowered: Lowered,
+    ins: Sequence[Array | None],
+    outs: Sequence[Array],
+) -> dict[str, list[Any]]:
+    """Memory of a device for what the launches of a call read and write."""
+    return {
+        "in": [make(x) for x in ins],
+        "out": [make(x) for x in outs],
+        "scratch": [make(np.zeros(n, np.uint8)) for n in lowered.scratch],
+    }
+
+
 class PrintingLane:
     """Starts launches on arrays.
 
@@ -70,17 +98,9 @@ class PrintingLane:
         if not self.computes:
             return
         wanted = np.asarray(wanted).astype(seen.dtype)
-        assert seen.shape == wanted.shape
-        if seen.dtype.kind not in "fc":
-            assert np.array_equal(seen, wanted)
-            return
-        finite = np.isfinite(wanted)
-        assert np.array_equal(seen[~finite], wanted[~finite], equal_nan=True)
-        scale = max(1.0, float(np.max(np.abs(wanted[finite]), initial=0.0)))
-        gap = float(np.max(np.abs(seen[finite] - wanted[finite]), initial=0.0))
         if not allowed:
             allowed = 1e-12 if seen.dtype.char in "dD" else 2e-6
-        assert gap <= allowed * scale, gap / scale
+        close(seen, wanted, allowed)
 
 
 def address(x: Array) -> int:
@@ -166,11 +186,7 @@ class OpenClPrintingLane(PrintingLane):
         outs: Sequence[Array],
         numbers: Mapping[int, Any],
     ) -> list[Array]:
-        buffers = {
-            "in": [self._buffer(x) for x in ins],
-            "out": [self._buffer(x) for x in outs],
-            "scratch": [self._buffer(np.zeros(n, np.uint8)) for n in lowered.scratch],
-        }
+        buffers = buffers_of(self._buffer, lowered, ins, outs)
         for launch in lowered.launches:
             kernel = self._kernel(launch.source, launch.entry)
             for k, a in enumerate(launch.arguments):
@@ -255,11 +271,7 @@ class WebGpuPrintingLane(PrintingLane):
         outs: Sequence[Array],
         numbers: Mapping[int, Any],
     ) -> list[Array]:
-        buffers = {
-            "in": [self._buffer(x) for x in ins],
-            "out": [self._buffer(x) for x in outs],
-            "scratch": [self._buffer(np.zeros(n, np.uint8)) for n in lowered.scratch],
-        }
+        buffers = buffers_of(self._buffer, lowered, ins, outs)
         encoder = self.device.create_command_encoder()
         for launch in lowered.launches:
             params = launch.params.copy()

@@ -21,6 +21,7 @@ from tenferro_ad.backends._cuda_library import FORMS
 from tenferro_ad.errors import UnsupportedError
 from tenferro_ad.ops import OPS, Library, Region, Write
 from tests.backends.lane_support import Lane, built_together
+from tests.backends.printing_support import close
 from tests.ops.samples import Row, Sample, as_tuple, at, load
 
 ROWS = load()
@@ -114,18 +115,6 @@ def tolerance(*arrays: Array) -> float:
     if any(a.dtype.char in "fF" for a in arrays):
         return SINGLE
     return 1e-12
-
-
-def close(seen: Array, wanted: Array, allowed: float) -> None:
-    assert seen.shape == wanted.shape
-    if wanted.dtype.kind not in "fc":
-        assert np.array_equal(seen, wanted)
-        return
-    finite = np.isfinite(wanted)
-    assert np.array_equal(seen[~finite], wanted[~finite], equal_nan=True)
-    scale = max(1.0, float(np.max(np.abs(wanted[finite]), initial=0.0)))
-    gap = float(np.max(np.abs(seen[finite] - wanted[finite]), initial=0.0))
-    assert gap <= allowed * scale, gap
 
 
 # Bodies of loops and branches are traced for one device: they have tests of their own.
