@@ -292,6 +292,24 @@ class Panicking:
         return self._inner.await_event(event, deadline)
 
 
+def is_in_flight_after_submission(lane: Lane, n: int) -> bool:
+    """Whether a product of two n x n matrices is not complete when submission returns.
+
+    The second of two is asked: the first makes what kernels need.
+    """
+    engine = lane.engine()
+    inputs = [lane.tensor(np.ones((n, n), np.float32)) for _ in range(2)]
+    for _ in range(2):
+        handle = Submission(engine, OPS["matmul"]).submit_detached(
+            ExecutionInputs.of_tensors(inputs)
+        )
+        is_done = handle.is_done
+        outcome: Any = handle.wait(SECONDS)
+        group = outcome.bundle._eb_group
+        inputs = [group.try_extract(slot) for slot in group.slots[:2]]
+    return not is_done
+
+
 @contextmanager
 def built_together(lane: Lane) -> Iterator[None]:
     """Inside, nothing runs on an OpenCL lane; afterwards its kernels are built.

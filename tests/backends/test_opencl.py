@@ -8,9 +8,7 @@ a processor device that must really be asynchronous.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,11 @@ from tenferro_ad.backends import Engine
 from tenferro_ad.errors import ExecutionError, NotEnqueuedError
 from tenferro_ad.ops import OPS
 from tenferro_ad.runtime import Completed, ExecutionInputs, Submission
-from tests.backends.lane_support import SECONDS, OpenClLane
+from tests.backends.lane_support import (
+    SECONDS,
+    OpenClLane,
+    is_in_flight_after_submission,
+)
 from tests.contract.device_support import value_of
 
 X = np.asarray([0.5, 1.0, 2.0], np.float32)
@@ -43,23 +45,7 @@ def test_the_device_is_one_that_works_beside_the_host(opencl: OpenClLane) -> Non
 def test_a_long_kernel_is_not_complete_right_after_submission(
     opencl: OpenClLane,
 ) -> None:
-    n = 640
-    a = opencl.tensor(np.ones((n, n), np.float32))
-    b = opencl.tensor(np.ones((n, n), np.float32))
-    engine = opencl.engine()
-    for _ in range(2):  # the first builds the kernel
-        handle = Submission(engine, OPS["matmul"]).submit_detached(
-            ExecutionInputs.of_tensors([a, b])
-        )
-        early = handle.is_done
-        started = time.monotonic()
-        outcome: Any = handle.wait(SECONDS)
-        worked = time.monotonic() - started
-        group = outcome.bundle._eb_group
-        slots = group.slots
-        a, b = group.try_extract(slots[0]), group.try_extract(slots[1])
-    assert not early
-    assert worked > 0.01
+    assert any(is_in_flight_after_submission(opencl, n) for n in (640, 1280))
 
 
 def test_status_is_the_proof_and_the_gate_holds_it(opencl: OpenClLane) -> None:
