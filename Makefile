@@ -66,7 +66,7 @@ LIBRARY_ROWS := matmul or fftn or cholesky or eigh or svd or qr or inv or solve_
 test-cuda-static: .venv/.kernels
 	TENFERRO_CUDA_STATIC=1 $(BIN)/python -m pytest tests/backends/test_cuda_static.py
 	$(HOST_CUDA) $(addprefix tests/backends/test_,conformance.py eager.py index_ranges.py \
-	    equal_ledgers.py chains.py cuda.py) -k "not long and not illegal and not librarys"
+	    equal_ledgers.py chains.py submitted_loops.py cuda.py) -k "not long and not illegal and not librarys"
 	$(HOST_CUDA) tests/backends/test_op_table.py -k "lane and ($(LIBRARY_ROWS))"
 
 # Devices that every machine can have: OpenCL by PoCL, WebGPU by Mesa's Vulkan driver. A

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tenferro_ad import ledger
+from tenferro_ad.backends._crossing import Condition, Run
+from tenferro_ad.backends._engine import _comes_back
 from tenferro_ad.errors import EngineLostError, ForkedProcessError, SubmitRejected
 from tenferro_ad.runtime import Completed
 from tests.contract.device_support import FakeDevice, StreamDevice, value_of
@@ -146,3 +148,27 @@ def test_a_process_ends_cleanly_and_frees_nothing_that_may_be_in_use(
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{said}\n", "")
+
+
+def test_a_worker_that_goes_on_launching_is_not_stuck() -> None:
+    """A loop may take any time; what counts is the time without a launch."""
+    condition = Condition(deadline=0.001)
+
+    def comes_back(launches_in_time: list[int], enters: bool) -> bool:
+        run = Run(None, FakeDevice().engine.endpoint, condition)
+
+        class Entered:
+            def wait(self, seconds: float) -> bool:
+                assert seconds == condition.deadline
+                if not launches_in_time:
+                    return enters
+                run.launches += launches_in_time.pop(0)
+                return False
+
+        run.entered = Entered()  # type: ignore[assignment]
+        return _comes_back(run, condition)
+
+    assert comes_back([], enters=True)
+    assert comes_back([1, 3, 1, 1], enters=True)
+    assert not comes_back([0], enters=True)
+    assert not comes_back([1, 1, 0], enters=True)

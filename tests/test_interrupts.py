@@ -221,10 +221,9 @@ class Busy:
     def __init__(self) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
 
-    def launches(self) -> Iterator[Any]:
+    def cross(self, boundary: Any) -> None:
         self.begun.set()
         assert self.free.wait(SECONDS)
-        return iter(())
 
     def reject(self, cause: BaseException) -> None:
         pass

@@ -12,10 +12,11 @@ from ._backend import (
     run_synchronously,
 )
 from ._cpu import CPU, CpuDevice, infer_call
+from ._crossing import MOST_IN_FLIGHT, Boundary, Job, contain
 from ._device import AsynchronousDevice
 from ._doctor import doctor
-from ._engine import DEADLINE, Engine, Job, contain
-from ._execution import MOST_IN_FLIGHT, ExecutionRecord, Executions
+from ._engine import DEADLINE, Engine
+from ._execution import ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
 from ._plan import Plan, compiled
 from ._program_kernel import Part, Place, ProgramKernel
@@ -37,6 +38,7 @@ __all__ = [
     "KINDS",
     "MOST_IN_FLIGHT",
     "AsynchronousDevice",
+    "Boundary",
     "BoundLaunch",
     "CpuDevice",
     "DeviceInfo",

@@ -20,136 +20,19 @@ import os
 import queue
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, final
+from collections.abc import Callable
+from typing import Final, final
 
-from .._ownership import MoveOnly
-from ..errors import AccessError, EngineLostError, ForkedProcessError, InternalError
-from ..storage import AllocationSpan, RetirementRecord, retain_unproven
-from ._backend import (
-    BoundLaunch,
-    Endpoint,
-    PreparedLaunch,
-    bind_launch,
-    enqueue,
-    proof_of,
-)
+from ..errors import EngineLostError, ForkedProcessError, InternalError
+from ..storage import RetirementRecord
+from ._backend import BoundLaunch, Endpoint, enqueue, proof_of
+from ._crossing import Condition, Job, Retiring, Run, contain, retained
 from ._waiting import Latch, start
 
 DEADLINE: Final = 600.0
 """Seconds without proof after which completion counts as unproven; long on purpose."""
 
-
-class Retiring(Protocol):
-    """Who hears how admitted work ended; one of the two, once."""
-
-    def retire(self, cause: BaseException | None) -> None:
-        """The end is proven and every record is released: publish the outcome."""
-        ...
-
-    def lose(
-        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
-    ) -> None:
-        """The end is not proven; the records are kept for good."""
-        ...
-
-
-class Job(Retiring, Protocol):
-    """What an engine runs. Each call is made once, by one thread at a time."""
-
-    def launches(self) -> Iterator[PreparedLaunch]:
-        """Derive the launches, one at a time, in order; owns what they reach."""
-        ...
-
-    def admitted(self) -> None:
-        """The boundary was crossed: nothing is rejected any more."""
-        ...
-
-    def reject(self, cause: BaseException) -> None:
-        """Nothing was enqueued: hand the exact inputs back."""
-        ...
-
-
-def contain(error: BaseException) -> BaseException:
-    """Keep what an exception says, as notes, and drop the frames that it keeps alive.
-
-    Frames hold owners and borrows, which must be free when an outcome is published.
-    """
-    seen: set[int] = set()
-    chain: list[BaseException | None] = [error]
-    while chain:
-        found = chain.pop()
-        if found is None or id(found) in seen:
-            continue
-        seen.add(id(found))
-        if found.__traceback__ is not None:
-            where = "".join(traceback.format_tb(found.__traceback__, limit=-3))
-            found.add_note(f"Raised while the work ran:\n{where.rstrip()}")
-            found.__traceback__ = None
-        if isinstance(found, AccessError):
-            found.recovered = None
-        chain += [found.__cause__, found.__context__]
-    return error
-
-
-@final
-class _Run:
-    """One job on its way: who decides its end, and what it may have running.
-
-    It brings its endpoint along: an idle thread must keep no device alive.
-    """
-
-    __slots__ = (
-        "_turn",
-        "crossing",
-        "endpoint",
-        "entered",
-        "failure",
-        "job",
-        "records",
-    )
-
-    def __init__(self, job: Any, endpoint: Endpoint) -> None:
-        self.job = job
-        self.endpoint = endpoint
-        self.records: list[RetirementRecord] = []
-        self.crossing: BoundLaunch | None = None
-        self.failure: BaseException | None = None
-        self.entered = Latch()
-        self._turn: list[None] = [None]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody has decided the run's end yet."""
-        return bool(self._turn)
-
-    def take(self) -> bool:
-        """Decide the run's end; worker or reaper gets True, and only the first."""
-        try:
-            self._turn.pop()
-        except IndexError:
-            return False
-        return True
-
-
-Runs = queue.SimpleQueue[_Run | None]
-
-
-@final
-class _Condition:
-    """What worker, reaper and engine know together.
-
-    Attributes:
-        gate: held while an eager operation is admitted, and while the engine ends.
-    """
-
-    __slots__ = ("deadline", "gate", "is_stuck")
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.gate = threading.RLock()
-        self.is_stuck = False
+Runs = queue.SimpleQueue[Run | None]
 
 
 @final
@@ -171,7 +54,7 @@ class Engine:
     ) -> None:
         self.endpoint = endpoint
         self.id = endpoint.name if id is None else id
-        self._condition = _Condition(deadline)
+        self._condition = Condition(deadline)
         self._jobs: Runs = queue.SimpleQueue()
         self._drain: Runs = queue.SimpleQueue()
         self._threads: tuple[threading.Thread, ...] = ()
@@ -202,7 +85,7 @@ class Engine:
         self._require("submit")
         with self._condition.gate:
             self._start()
-        self._jobs.put(_Run(job, self.endpoint))
+        self._jobs.put(Run(job, self.endpoint, self._condition))
 
     def launch(self, bound: BoundLaunch, owner: Retiring) -> BaseException | None:
         """Use up a bound launch: enqueue it in this thread; the reaper retires it.
@@ -222,7 +105,7 @@ class Engine:
         with self._condition.gate:
             self._require("launch")
             self._start()
-            run = _Run(owner, self.endpoint)
+            run = Run(owner, self.endpoint, self._condition)
             run.take()
             run.entered.open()
             record = enqueue(bound)
@@ -284,10 +167,10 @@ class Engine:
 
 
 def _looped(
-    loop: Callable[[Runs, Runs, _Condition], None],
+    loop: Callable[[Runs, Runs, Condition], None],
     jobs: Runs,
     drain: Runs,
-    condition: _Condition,
+    condition: Condition,
     ended: Latch,
 ) -> None:
     try:
@@ -299,54 +182,19 @@ def _looped(
 # ---- worker
 
 
-def _work(jobs: Runs, drain: Runs, condition: _Condition) -> None:
+def _work(jobs: Runs, drain: Runs, condition: Condition) -> None:
     while (run := jobs.get()) is not None:
         if condition.is_stuck:  # this thread came back too late
             _refuse(run)
             continue
         drain.put(run)
-        try:
-            _cross(run)
-        except BaseException as error:  # launches() raised, or binding, or a refusal
-            run.failure = _closed(error)
+        run.cross()
         _settle(run)
         del run  # the last job's values must not live until the next one
     (jobs if condition.is_stuck else drain).put(None)  # the reaper ends too
 
 
-def _cross(run: _Run) -> None:
-    for prepared in run.job.launches():
-        bound = bind_launch(prepared)
-        del prepared
-        if not run.is_open:
-            bound.close()
-            return
-        run.crossing = bound
-        record = enqueue(bound)
-        run.records.append(record)
-        run.crossing = None
-        if not run.is_open:
-            _retain([record])
-            return
-        cause = record.cause
-        del bound, record
-        if len(run.records) == 1:
-            run.job.admitted()
-        if cause is not None:
-            run.failure = contain(cause)
-            return
-
-
-def _closed(error: BaseException) -> BaseException:
-    """End the access that a failed step handed back, and keep its message."""
-    if isinstance(error, AccessError):
-        held: Any = error.recovered
-        if isinstance(held, MoveOnly) and held._moved_by is None:
-            held.close()  # type: ignore[attr-defined]
-    return contain(error)
-
-
-def _settle(run: _Run) -> None:
+def _settle(run: Run) -> None:
     if not run.take():
         return  # the reaper gave up on it
     run.crossing = None
@@ -358,7 +206,7 @@ def _settle(run: _Run) -> None:
     run.entered.open()
 
 
-def _refuse(run: _Run) -> None:
+def _refuse(run: Run) -> None:
     if run.take():
         run.job.reject(EngineLostError(operation="submit", engine=run.endpoint.name))
 
@@ -366,11 +214,9 @@ def _refuse(run: _Run) -> None:
 # ---- reaper
 
 
-def _reap(jobs: Runs, drain: Runs, condition: _Condition) -> None:
+def _reap(jobs: Runs, drain: Runs, condition: Condition) -> None:
     while (run := drain.get()) is not None:
-        if not run.entered.wait(condition.deadline) and run.take():
-            with condition.gate:
-                condition.is_stuck = True
+        if not _comes_back(run, condition) and _taken(run, condition):
             _abandon(run)
             del run
             break
@@ -392,7 +238,24 @@ def _reap(jobs: Runs, drain: Runs, condition: _Condition) -> None:
     jobs.put(None)  # the worker, should it come back, ends too
 
 
-def _prove(run: _Run, patience: float) -> None:
+def _comes_back(run: Run, condition: Condition) -> bool:
+    """Wait for the worker; it is not stuck as long as it launches."""
+    launches = 0
+    while not run.entered.wait(condition.deadline):
+        if run.launches == launches:
+            return False
+        launches = run.launches
+    return True
+
+
+def _taken(run: Run, condition: Condition) -> bool:
+    """Decide the end of a run that does not come back; the engine is lost with it."""
+    with condition.gate:
+        condition.is_stuck = run.take()
+        return condition.is_stuck
+
+
+def _prove(run: Run, patience: float) -> None:
     endpoint = run.endpoint
     deadline = time.monotonic() + patience
     failure = run.failure
@@ -412,7 +275,7 @@ def _prove(run: _Run, patience: float) -> None:
     del records
     record = None  # type: ignore[assignment]
     if unproven:
-        keys = _retain(unproven)
+        keys = retained(unproven)
         cause = doubt or failure
         run.job.lose(None if cause is None else contain(cause), keys)
         return
@@ -421,25 +284,19 @@ def _prove(run: _Run, patience: float) -> None:
     _publish(run.job, None if failure is None else contain(failure))
 
 
-def _abandon(run: _Run) -> None:
+def _abandon(run: Run) -> None:
     """The worker did not come back from the endpoint: nobody can say what runs."""
     endpoint = run.endpoint
     bound = run.crossing
     last = None if bound is None else bound.record
     records = [*run.records, *(() if last is None else (last,))]
-    keys = _retain(records)
+    keys = retained(records)
     cause = EngineLostError(
         operation="submit",
         engine=endpoint.name,
         found=f"a call to `{endpoint.name}` did not return within the deadline",
     )
     run.job.lose(cause, keys)
-
-
-def _retain(records: list[RetirementRecord]) -> tuple[AllocationSpan, ...]:
-    kept = [record for record in records if record._moved_by is None]
-    spans = (span for record in kept for span in retain_unproven(record))
-    return tuple(dict.fromkeys(spans))
 
 
 def _publish(job: Retiring, cause: BaseException | None) -> None:

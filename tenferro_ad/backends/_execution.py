@@ -13,7 +13,7 @@ operation has failed too, and names the operation where it began.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -26,11 +26,9 @@ from ..storage import (
     TensorViewMut,
 )
 from ._backend import Endpoint, Operand, PreparedLaunch, bind_launch
+from ._crossing import MOST_IN_FLIGHT
 from ._engine import DEADLINE, Engine
 from ._waiting import Latch
-
-MOST_IN_FLIGHT: Final = 1024
-"""Operations in flight at most; the next one waits, so dropped values get released."""
 
 Read = DeviceArray | TensorView | TensorViewMut | np.ndarray[Any, Any]
 Write = DeviceArray | TensorViewMut

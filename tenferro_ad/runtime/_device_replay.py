@@ -30,6 +30,7 @@ from ..storage import (
 )
 from ._chains import Chain, chains_of
 from ._places import Root, Schedule, Step, Strides, distinct
+from ._writer import under
 
 Number = np.ndarray[Any, Any]
 
@@ -106,9 +107,11 @@ class DeviceReplay:
         """Form and reason of what a run allocates."""
         return [(aval, reason) for reason, aval, _ in self._memory]
 
-    def kernel(self) -> ProgramKernel:
-        """The kernel of a launch that writes what `memory` lists and then the donated
-        inputs, in order."""
+    def kernel(self, state: State) -> object:
+        """One run: the kernel of a launch that writes what `memory` lists and then the
+        donated inputs, in order. Its explicit duplicates are counted in `state`."""
+        for aval in self._copied:
+            count_copy(state, aval, "compiled function")
         if self._kernel is None:
             self._kernel = ProgramKernel("program", tuple(PartsMaker(self).all()))
         return self._kernel
@@ -119,11 +122,6 @@ class DeviceReplay:
         return str(self._device.name)
 
     # -- runs --------------------------------------------------------------------------
-
-    def count_copies(self, state: State) -> None:
-        """The events of the explicit duplicates that one run makes."""
-        for aval in self._copied:
-            count_copy(state, aval, "compiled function")
 
     def run(
         self, state: State, inputs: list[ValueRecord], spent: list[int] | None = None
@@ -136,24 +134,39 @@ class DeviceReplay:
         Cost: an allocation for each output that takes over no input and each arena (or
             each of its places); no copy; one launch, and no wait.
         """
-        s, device = self.schedule, self._device
-        self.count_copies(state)
-        records = []
-        for reason, aval, what in self._memory:
-            under = state
-            if reason != state.reason:
-                under = State(state.account, reason, state.level, state.trace)
-            records.append(allocate(under, aval, what))
-        given = sorted(s.donated)
+        kernel = self.kernel(state)
+        records = self._allocated(state)
+        self._launcher(inputs, records, spent)(kernel)
+        return [self._result(v, inputs, records) for v in self.schedule.program.outputs]
+
+    def _allocated(self, state: State) -> list[ValueRecord]:
+        return [
+            allocate(state if reason == state.reason else under(state, reason), aval, w)
+            for reason, aval, w in self._memory
+        ]
+
+    def _launcher(
+        self,
+        inputs: list[ValueRecord],
+        records: list[ValueRecord],
+        spent: list[int] | None,
+    ) -> Callable[[object], None]:
+        """Launches kernels over these values; the first one uses up donated inputs."""
+        given = sorted(self.schedule.donated)
         ins = [
             np.zeros((), x.aval.dtype) if k in given else x.array
             for k, x in enumerate(inputs)
         ]
         outs = [r.array for r in (*records, *[inputs[k] for k in given])]
-        device.executions.launch("compiled function", self.kernel(), ins, outs)
-        if spent is not None:
-            spent.extend(given)
-        return [self._result(v, inputs, records) for v in s.program.outputs]
+        unspent = [] if spent is None else [*given]
+
+        def launch(kernel: object) -> None:
+            self._device.executions.launch("compiled function", kernel, ins, outs)
+            if spent is not None:
+                spent.extend(unspent)
+                unspent.clear()
+
+        return launch
 
     def _result(
         self, v: int, inputs: list[ValueRecord], records: list[ValueRecord]

@@ -135,17 +135,17 @@ class CompiledGraph:
         return self._replay.memory()
 
     def launched(self, state: State) -> object | None:
-        """The run as a kernel of its device; None on the host. The explicit duplicates
-        that the run makes are counted here.
+        """The run as a kernel of its device, or as `Steps` that launch several; None
+        on the host. The explicit duplicates that the run makes are counted in `state`.
 
-        Operands are the program's inputs. The launch writes what `memory` lists, then
+        Operands are the program's inputs. A launch writes what `memory` lists, then
         the donated inputs in order.
+
+        Raises:
+            UnsupportedError: loops on a device that lets no buffer be read and written.
         """
         replay = self._replay
-        if isinstance(replay, DeviceReplay):
-            replay.count_copies(state)
-            return replay.kernel()
-        return None
+        return replay.kernel(state) if isinstance(replay, DeviceReplay) else None
 
     @property
     def applied(self) -> Applied:

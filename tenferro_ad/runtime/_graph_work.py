@@ -108,7 +108,8 @@ class GraphWork:
         return views
 
     def kernel(self, endpoint: Any, state: State) -> object:
-        """The run as launches of its device; on the host as one function of arrays."""
+        """The run as one or several launches of its device; on the host as one function
+        of arrays."""
         launched = self.graph.launched(state)
         if launched is not None:
             return launched

@@ -27,7 +27,6 @@ from ..ops import OPS, Program, Region
 from ..storage import (
     DeviceArray,
     ValueRecord,
-    allocate,
     c_strides,
     count_copy,
     host_elements,
@@ -38,7 +37,6 @@ from ._direct import DIRECT, plan_of
 from ._loops import FORMS
 from ._places import Nested, Root, Schedule, Step, Strides
 from ._regions import recomputing, runner_of
-from ._writer import under
 
 GATHERED: Final = 64
 """Kernels of one launch, about: a loop launches as often as it has made so many."""
@@ -68,17 +66,19 @@ class StepReplay(DeviceReplay):
         """None at this level: they know nothing of the places that loops write."""
         return {} if self._device.shares_buffers else super()._find_chains()
 
-    def kernel(self) -> ProgramKernel:
-        """Refused: no single launch decides what runs next.
+    def kernel(self, state: State) -> object:
+        """One run as `Steps`.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: kernels of the device may not read and write one buffer.
         """
-        raise UnsupportedError(
-            op="submission of loops and branches",
-            backend=self.device_name,
-            fix="call the compiled function instead of submitting its graph",
-        )
+        if self._runner is not None:
+            raise UnsupportedError(
+                op="submission of loops and branches",
+                backend=self.device_name,
+                fix="call the compiled function instead of submitting its graph",
+            )
+        return Steps(self, state)
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for `key`, which names a part of the schedule."""
@@ -102,13 +102,19 @@ class StepReplay(DeviceReplay):
             if spent is not None:
                 spent.extend(self.schedule.donated)
             return found
-        records = [
-            allocate(state if reason == state.reason else under(state, reason), aval, w)
-            for reason, aval, w in self._memory
-        ]
-        gathering = _Gathering(self, state, inputs, records, spent)
-        _Level(gathering, self.schedule, self._of_program).emit()
-        gathering.launch()
+        records = self._allocated(state)
+        launch = self._launcher(inputs, records, spent)
+
+        def read(at: int, start: int, aval: Aval, operation: str) -> Any:
+            record = inputs[at] if at >= 0 else records[~at]
+            array = record.array
+            if type(array) is not np.ndarray:
+                start += array.offset
+                one = DeviceArray(array.allocation, (), aval.dtype, start, ())
+                record = record.derive(one, aval)
+            return host_elements(record, operation).item()
+
+        Steps(self, state).run(launch, read)
         return [self._result(v, inputs, records) for v in self.schedule.program.outputs]
 
     def _of_program(self, root: Root) -> tuple[int, int, Strides]:
@@ -120,81 +126,72 @@ class StepReplay(DeviceReplay):
         return *self._maker.where(root), strides
 
 
-@final
-class _Gathering:
-    """One run: its memory, and the kernels that were not launched yet."""
+Read = Callable[[int, int, Aval, str], Any]
+"""The element that begins so many bytes into an input (`k >= 0`) or what a run
+allocates (`~k`), once what was launched has ended; the text names who asks."""
 
-    def __init__(
-        self,
-        replay: StepReplay,
-        state: State,
-        inputs: list[ValueRecord],
-        records: list[ValueRecord],
-        spent: list[int] | None,
-    ) -> None:
+
+@final
+class Steps:
+    """One run: its kernels, as the host comes to know which."""
+
+    def __init__(self, replay: StepReplay, state: State) -> None:
         self.replay, self.state = replay, state
         self.device = replay._device
         self.operation = "compiled function"
-        given = sorted(replay.schedule.donated)
-        self._given, self._spent = given, spent
-        self._inputs = inputs
-        self._written = [*records, *[inputs[k] for k in given]]
-        self._ins = [
-            np.zeros((), x.aval.dtype) if k in given else x.array
-            for k, x in enumerate(inputs)
-        ]
         self._parts: list[Part] = []
+
+    def run(self, launch: Callable[[object], None], read: Read) -> None:
+        """Launch the kernels in order, at least one time; each use makes one run.
+
+        Args:
+            launch: enqueues a kernel like that of a program without loops.
+        """
+        self._launch, self._read = launch, read
+        self._launches = 0
+        _Level(self, self.replay.schedule, self.replay._of_program).emit()
+        if self._parts or not self._launches:
+            self._send()
 
     def add(self, part: Part) -> None:
         self._parts.append(part)
         if len(self._parts) >= GATHERED:
-            self.launch()
+            self._send()
 
-    def launch(self) -> None:
-        """Enqueue what was gathered, after everything before it."""
-        if not self._parts:
-            return
+    def _send(self) -> None:
         kernel = ProgramKernel("program", tuple(self._parts))
         self._parts = []
-        outs = [r.array for r in self._written]
-        self.device.executions.launch("compiled function", kernel, self._ins, outs)
-        if self._spent is not None:
-            self._spent.extend(self._given)
-            self._spent = None
+        self._launch(kernel)
+        self._launches += 1
 
     def read(self, spot: Spot) -> Any:
         """The one element there; waits for it."""
         if spot.number is not None:
             return spot.number.item()
-        self.launch()
-        at = spot.at
-        record = self._inputs[at] if at >= 0 else self._written[~at]
-        array = record.array
-        if type(array) is not np.ndarray:
-            start = array.offset + spot.start
-            aval = spot.aval
-            steps = c_strides(aval.shape, aval.dtype.itemsize)
-            found = DeviceArray(array.allocation, aval.shape, aval.dtype, start, steps)
-            record = record.derive(found, aval)
-        return host_elements(record, self.operation).item()
+        if self._parts:
+            self._send()
+        at, behind = spot.at, ~spot.at - len(self.replay._memory)
+        if behind >= 0:
+            at = sorted(self.replay.schedule.donated)[behind]
+        return self._read(at, spot.start, spot.aval, self.operation)
 
 
 @final
 class Spot:
     """A place as the statements of a loop see it: it has rows, and may be asked."""
 
-    __slots__ = ("_gathering", "at", "aval", "number", "start", "strides")
+    __slots__ = ("_steps", "at", "aval", "number", "start", "strides")
 
     def __init__(
         self,
-        gathering: _Gathering,
+        steps: Steps,
         at: int,
         start: int,
         aval: Aval,
         strides: Strides = None,
         number: Any = None,
     ) -> None:
-        self._gathering = gathering
+        self._steps = steps
         self.at, self.start = at, start
         self.aval, self.strides = aval, strides
         self.number = number
@@ -207,19 +204,19 @@ class Spot:
         steps = self.strides or c_strides(aval.shape, aval.dtype.itemsize)
         row = aval_of(aval.shape[1:], aval.dtype, aval.device)
         start = self.start + i * steps[0]
-        return Spot(self._gathering, self.at, start, row, steps[1:])
+        return Spot(self._steps, self.at, start, row, steps[1:])
 
     def __bool__(self) -> bool:
-        return bool(self._gathering.read(self))
+        return bool(self._steps.read(self))
 
     def __int__(self) -> int:
-        return int(self._gathering.read(self))
+        return int(self._steps.read(self))
 
     def place(self) -> Any:
         """As an operand of a kernel."""
         if self.number is not None:
             return self.number
-        domain = self._gathering.device.name
+        domain = self._steps.device.name
         return place_at(self.at, self.start, self.aval, self.strides, domain)
 
 
@@ -233,16 +230,16 @@ class _Level(PartsMaker):
 
     def __init__(
         self,
-        gathering: _Gathering,
+        steps: Steps,
         schedule: Schedule,
         of_root: Callable[[Root], tuple[int, int, Strides] | Spot],
     ) -> None:
-        self._gathering, self._of = gathering, of_root
-        super().__init__(gathering.replay)
+        self._steps, self._of = steps, of_root
+        super().__init__(steps.replay)
         self.schedule = schedule
 
     def emit(self) -> None:
-        replay, schedule = self._gathering.replay, self.schedule
+        replay, schedule = self._steps.replay, self.schedule
         chains = replay.known((id(schedule), "chains"), self._find_chains)
         for step in schedule.steps:
             kernel = step.equation.call.op.kernel
@@ -254,7 +251,7 @@ class _Level(PartsMaker):
                 continue
             if step.copies:
                 aval = schedule.avals[step.equation.outs[0]]
-                count_copy(self._gathering.state, aval, "compiled function")
+                count_copy(self._steps.state, aval, "compiled function")
             part = self._chained(chain) if chain is not None else self._part(step)
             if part is not None:
                 self._add(part)
@@ -263,26 +260,26 @@ class _Level(PartsMaker):
 
     def _add(self, part: Part) -> None:
         if any(x.descriptor.layout.size for x in part.outs):
-            self._gathering.add(part)
+            self._steps.add(part)
 
     def _find_chains(self) -> dict[int, Chain | None]:
         s = self.schedule
-        if s is self._gathering.replay.schedule or has_host_control(s.program):
+        if s is self._steps.replay.schedule or has_host_control(s.program):
             return {}
         strided = [v for v in s.program.inputs if self._spot(v).strides is not None]
         return chains_of(s, self._device.prints, strided, shares_buffers=True)
 
     def _prepared(self, key: Any, make: Callable[[], Any]) -> Any:
-        return self._gathering.replay.known((id(self.schedule), key), make)
+        return self._steps.replay.known((id(self.schedule), key), make)
 
     # -- places ------------------------------------------------------------------------
 
     def _spot(self, v: int) -> Spot:
-        s, gathering = self.schedule, self._gathering
+        s, steps = self.schedule, self._steps
         root, aval = s.roots[v], s.avals[v]
         if root.kind == "constant":
             number = s.program.literals[v].array
-            return Spot(gathering, 0, 0, aval, number=number)
+            return Spot(steps, 0, 0, aval, number=number)
         found = self._of(root)
         if type(found) is Spot:
             if found.number is not None:
@@ -293,7 +290,7 @@ class _Level(PartsMaker):
         layout = s.layouts.get(v)
         if layout is not None:
             start, strides = start + s.offsets.get(v, 0), layout.strides
-        return Spot(gathering, at, start, aval, strides)
+        return Spot(steps, at, start, aval, strides)
 
     def _place(self, v: int) -> Any:
         return self._spot(v).place()
@@ -307,11 +304,11 @@ class _Level(PartsMaker):
     # -- loops and branches ------------------------------------------------------------
 
     def _loop(self, step: Step) -> None:
-        gathering, eq = self._gathering, step.equation
-        run = gathering.replay.known(
+        steps, eq = self._steps, step.equation
+        run = steps.replay.known(
             (id(self.schedule), step.number, "loop"), partial(_statements, step)
         )
-        before, gathering.operation = gathering.operation, eq.call.op.name
+        before, steps.operation = steps.operation, eq.call.op.name
         run(
             None,
             self._copy,
@@ -320,7 +317,7 @@ class _Level(PartsMaker):
             [self._spot(v) for v in eq.outs],
             [self._spot(v) for v in step.registers],
         )
-        gathering.operation = before
+        steps.operation = before
 
     def _copy(self, target: Spot, source: Spot) -> None:
         aval = target.aval
@@ -329,7 +326,7 @@ class _Level(PartsMaker):
             same = infer_call(OPS["accumulate"], (aval,), (), self._device)
             return self._device.prepare(same)
 
-        kernel = self._gathering.replay.known((aval, "copy"), make)
+        kernel = self._steps.replay.known((aval, "copy"), make)
         self._add(Part(kernel, (source.place(),), (target.place(),)))
 
     def _body(self, nested: Nested, state: None, *given: Spot) -> None:
@@ -351,7 +348,7 @@ class _Level(PartsMaker):
             arena = arenas[root.reason]
             return arena.at, arena.start + root.offset, None
 
-        _Level(self._gathering, s, of_root).emit()
+        _Level(self._steps, s, of_root).emit()
 
 
 def _statements(step: Step) -> Callable[..., None]:
@@ -374,4 +371,4 @@ def _statements(step: Step) -> Callable[..., None]:
     return space["loop"]  # type: ignore[no-any-return]
 
 
-__all__ = ["StepReplay", "has_host_control"]
+__all__ = ["Read", "StepReplay", "Steps", "has_host_control"]

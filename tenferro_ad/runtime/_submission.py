@@ -12,13 +12,14 @@ belong to its line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, final
 
+from .._aval import Aval
 from .._ledger import STATE, State
 from .._ownership import MoveOnly
 from .._source import Line, asked_at, source_line
-from ..backends import Engine, Latch, PreparedLaunch
+from ..backends import Boundary, Engine, Latch
 from ..errors import (
     CompletionError,
     InvalidArgumentError,
@@ -37,7 +38,8 @@ from ._outcome import (
     said,
 )
 from ._package import ExecutionBundle, ExecutionInputs, avals_of
-from ._work import OneCall, Work, allocated, planned, prepared
+from ._step_replay import Steps
+from ._work import OneCall, Work, allocated, element, planned, prepared
 
 ExecutionOutcome = (
     Completed[ExecutionBundle] | RetiredFailed[ExecutionInputs] | CompletionUnproven
@@ -190,18 +192,30 @@ class Task:
         self._forget()
         return True
 
-    def launches(self) -> Iterator[PreparedLaunch]:
-        """Allocate the outputs and prepare access to them and to the inputs; nothing
-        if the task was taken back."""
+    def cross(self, boundary: Boundary) -> None:
+        """Allocate the outputs, and prepare access to them and to the inputs for each
+        launch; nothing if the task was taken back."""
         if not self._is_ours():
             return
-        work, inputs = self._work, self._inputs
+        work, inputs, endpoint = self._work, self._inputs, self._endpoint
         assert work is not None
         assert inputs is not None
+
+        def launch(kernel: object) -> None:
+            access = work.access(inputs)
+            boundary.launch(prepared(endpoint, kernel, access, self._outputs))
+
+        def read(at: int, start: int, aval: Aval, operation: str) -> Any:
+            boundary.wait()
+            return element(work, inputs, self._outputs, at, start, aval)
+
         with asked_at(self._asked):
-            kernel = work.kernel(self._endpoint, self._state)
-            self._outputs = allocated(work, self._endpoint, self._state)
-        yield prepared(self._endpoint, kernel, work.access(inputs), self._outputs)
+            kernel = work.kernel(endpoint, self._state)
+            self._outputs = allocated(work, endpoint, self._state)
+            if isinstance(kernel, Steps):
+                kernel.run(launch, read)
+            else:
+                launch(kernel)
 
     def admitted(self) -> None:
         """The endpoint took the work."""

@@ -16,6 +16,7 @@ from ..errors import DeviceMismatchError, ShapeError, UnsupportedError
 from ..ops import Call, Op
 from ..storage import (
     AdValueRecord,
+    DescriptorRequest,
     Tensor,
     TensorView,
     TensorViewMut,
@@ -56,7 +57,7 @@ class Work(Protocol):
         ...
 
     def kernel(self, endpoint: Any, state: State) -> object:
-        """What the endpoint runs."""
+        """What the endpoint runs, or the `Steps` that launch what it runs."""
         ...
 
     def access(self, inputs: ExecutionInputs) -> Access:
@@ -101,6 +102,32 @@ def prepared(
     except BaseException:
         end(reads, writes)
         raise
+
+
+def element(
+    work: Work,
+    inputs: ExecutionInputs,
+    made: Sequence[Tensor],
+    at: int,
+    start: int,
+    aval: Aval,
+) -> Any:
+    """The one element that begins `start` bytes into input `at`, or into `made[~at]`.
+
+    Cost: a mapping of the element; nothing is waited for.
+    """
+    bindings = inputs._ei_bindings
+    if at < 0:
+        view = made[~at].as_view()
+    elif at < len(bindings):
+        view = view_of(inputs, bindings[at])
+    else:
+        view = work.constants[at - len(bindings)].view()
+    with view:
+        begin = view.descriptor().layout.offset - view.span.start
+        request = DescriptorRequest((), aval.dtype, offset=begin + start)
+        with view._described(request) as one:
+            return one.numpy().item()
 
 
 def end(*lent: Sequence[TensorView | TensorViewMut]) -> None:
@@ -170,4 +197,13 @@ def planned(
     return infer_call(op, ins, params, endpoint.memory)
 
 
-__all__ = ["Access", "OneCall", "Work", "allocated", "end", "planned", "prepared"]
+__all__ = [
+    "Access",
+    "OneCall",
+    "Work",
+    "allocated",
+    "element",
+    "end",
+    "planned",
+    "prepared",
+]

@@ -1,0 +1,242 @@
+"""One job's way across the admission boundary, and who decides its end.
+
+A job hands its launches over one at a time, in order: the first one admits it. A job
+that has to know values in between (a loop whose test is on the device) waits for them
+here, and what it held is released meanwhile, so that any number of launches keeps the
+records of the last ones only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from typing import Any, Final, Protocol, final
+
+from .._ownership import MoveOnly
+from ..errors import AccessError
+from ..storage import AllocationSpan, RetirementRecord, retain_unproven
+from ._backend import (
+    BoundLaunch,
+    Endpoint,
+    PreparedLaunch,
+    bind_launch,
+    enqueue,
+    proof_of,
+)
+from ._waiting import Latch
+
+MOST_IN_FLIGHT: Final = 1024
+"""Launches in flight at most, of a job or eager; the next one waits, so what they hold
+gets released."""
+
+
+class Retiring(Protocol):
+    """Who hears how admitted work ended; one of the two, once."""
+
+    def retire(self, cause: BaseException | None) -> None:
+        """The end is proven and every record is released: publish the outcome."""
+        ...
+
+    def lose(
+        self, cause: BaseException | None, keys: tuple[AllocationSpan, ...]
+    ) -> None:
+        """The end is not proven; the records are kept for good."""
+        ...
+
+
+class Boundary(Protocol):
+    """What a job's launches cross, in the worker's thread."""
+
+    def launch(self, prepared: PreparedLaunch) -> None:
+        """Use up a prepared launch: bind it and enqueue it."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until what was launched has ended."""
+        ...
+
+
+class Job(Retiring, Protocol):
+    """What an engine runs. Each call is made once, by one thread at a time."""
+
+    def cross(self, boundary: Boundary) -> None:
+        """Derive the launches and hand them over in order; owns what they reach."""
+        ...
+
+    def admitted(self) -> None:
+        """The boundary was crossed: nothing is rejected any more."""
+        ...
+
+    def reject(self, cause: BaseException) -> None:
+        """Nothing was enqueued: hand the exact inputs back."""
+        ...
+
+
+class OverError(BaseException):
+    """Nothing of the job may follow. Not an `Exception`: a job lets it pass."""
+
+
+@final
+class Condition:
+    """What worker, reaper and engine know together.
+
+    Attributes:
+        gate: held while an eager operation is admitted, while the engine ends, and
+            where worker and reaper might decide one run.
+    """
+
+    __slots__ = ("deadline", "gate", "is_stuck")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.gate = threading.RLock()
+        self.is_stuck = False
+
+
+@final
+class Run:
+    """One job on its way: who decides its end, and what it may have running.
+
+    It brings its endpoint along: an idle thread must keep no device alive.
+
+    Attributes:
+        records: of launches whose end is not known; never empty after the first one,
+            because the last record stands for the memory of all.
+        launches: how many crossed so far.
+        entered: open when the worker is done with it.
+    """
+
+    __slots__ = (
+        "_condition",
+        "_turn",
+        "crossing",
+        "endpoint",
+        "entered",
+        "failure",
+        "job",
+        "launches",
+        "records",
+    )
+
+    def __init__(self, job: Any, endpoint: Endpoint, condition: Condition) -> None:
+        self.job = job
+        self.endpoint = endpoint
+        self.records: list[RetirementRecord] = []
+        self.launches = 0
+        self.crossing: BoundLaunch | None = None
+        self.failure: BaseException | None = None
+        self.entered = Latch()
+        self._turn: list[None] = [None]
+        self._condition = condition
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has decided the run's end yet."""
+        return bool(self._turn)
+
+    def take(self) -> bool:
+        """Decide the run's end; worker or reaper gets True, and only the first."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return False
+        return True
+
+    def cross(self) -> None:
+        """Let the job hand its launches over; what it raises is the run's failure."""
+        try:
+            self.job.cross(self)
+        except OverError:
+            pass
+        except BaseException as error:  # the job, or binding, or a refusal
+            self.failure = _closed(error)
+
+    def launch(self, prepared: PreparedLaunch) -> None:
+        """Use up a prepared launch: bind it and cross the boundary.
+
+        Raises:
+            OverError: the run's end is decided, or the endpoint raised without proof.
+            BindError, NotEnqueuedError: nothing of this launch was enqueued.
+        """
+        if len(self.records) >= MOST_IN_FLIGHT:
+            self.wait()
+        bound = bind_launch(prepared)
+        if not self.is_open:
+            bound.close()
+            raise OverError
+        self.crossing = bound
+        record = enqueue(bound)
+        self.records.append(record)
+        self.launches += 1
+        self.crossing = None
+        if not self.is_open:
+            retained([record])
+            raise OverError
+        if self.launches == 1:
+            self.job.admitted()
+        if record.cause is not None:
+            self.failure = contain(record.cause)
+            raise OverError
+
+    def wait(self) -> None:
+        """Wait until what was launched has ended well, and release all but the last.
+
+        Raises:
+            OverError: it has not, or the run's end is decided.
+
+        Cost: a synchronisation point.
+        """
+        deadline = time.monotonic() + self._condition.deadline
+        for record in self.records:
+            state, cause = proof_of(self.endpoint, record, deadline)
+            if state != "done":
+                cause = cause or RuntimeError("the provider gave no proof of success")
+                self.failure = contain(cause)
+                raise OverError
+        with self._condition.gate:
+            if not self.is_open:
+                raise OverError
+            ended, self.records = self.records[:-1], self.records[-1:]
+        trouble = [error for record in ended for error in record._release()]
+        if trouble:
+            self.failure = contain(trouble[0])
+            raise OverError
+
+
+def contain(error: BaseException) -> BaseException:
+    """Keep what an exception says, as notes, and drop the frames that it keeps alive.
+
+    Frames hold owners and borrows, which must be free when an outcome is published.
+    """
+    seen: set[int] = set()
+    chain: list[BaseException | None] = [error]
+    while chain:
+        found = chain.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        if found.__traceback__ is not None:
+            where = "".join(traceback.format_tb(found.__traceback__, limit=-3))
+            found.add_note(f"Raised while the work ran:\n{where.rstrip()}")
+            found.__traceback__ = None
+        if isinstance(found, AccessError):
+            found.recovered = None
+        chain += [found.__cause__, found.__context__]
+    return error
+
+
+def _closed(error: BaseException) -> BaseException:
+    """End the access that a failed step handed back, and keep its message."""
+    if isinstance(error, AccessError):
+        held: Any = error.recovered
+        if isinstance(held, MoveOnly) and held._moved_by is None:
+            held.close()  # type: ignore[attr-defined]
+    return contain(error)
+
+
+def retained(records: list[RetirementRecord]) -> tuple[AllocationSpan, ...]:
+    """Keep for good what the records hold; the spans that this concerns."""
+    kept = [record for record in records if record._moved_by is None]
+    spans = (span for record in kept for span in retain_unproven(record))
+    return tuple(dict.fromkeys(spans))
