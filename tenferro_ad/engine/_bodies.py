@@ -19,7 +19,7 @@ from ..ops import Program
 from ..runtime import default_device
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, device_in
 from ._operands import number_handle
 from ._pytrees import flatten
 from ._trace import traced
@@ -41,6 +41,14 @@ def rooted(x: EagerTensor) -> EagerTensor:
     return made
 
 
+def placed(x: Any, device: Any, beside: np.dtype[Any] | None = None) -> EagerTensor:
+    """What a body gives, as a tensor: outside data goes to the device of the rest, and
+    numbers are weak beside a value of a dtype."""
+    if type(x) not in NUMBERS:
+        return as_tensor(x, device)
+    return number_handle(x, np.dtype(type(x)) if beside is None else beside, device)
+
+
 @final
 class Carry:
     """What a loop starts with: tensors, and Python numbers whose dtype the loop says.
@@ -53,7 +61,10 @@ class Carry:
 
     def __init__(self, tree: Any, argument: str, others: Sequence[EagerTensor]) -> None:
         leaves, self.treedef = flatten(tree)
-        self._leaves = [x if type(x) in NUMBERS else as_tensor(x) for x in leaves]
+        self.device = device_in([*leaves, *others]) or default_device()
+        self._leaves = [
+            x if type(x) in NUMBERS else as_tensor(x, self.device) for x in leaves
+        ]
         self._dtypes = [
             np.asarray(x).dtype if type(x) in NUMBERS else None for x in self._leaves
         ]
@@ -61,9 +72,6 @@ class Carry:
             argument + "".join(f"[{part!r}]" for part in path)
             for path in self.treedef.paths()
         ]
-        tensors = [x for x in self._leaves if isinstance(x, EagerTensor)]
-        known = [*tensors, *others]
-        self.device = known[0].device if known else default_device()
 
     def __len__(self) -> int:
         return len(self._leaves)
@@ -79,6 +87,14 @@ class Carry:
     @property
     def avals(self) -> list[Aval]:
         return [x.aval for x in self.tensors]
+
+    def taken(self, leaves: Sequence[Any]) -> list[EagerTensor]:
+        """What a step gives for the next one: numbers are weakly typed, and outside
+        data goes to the loop's device."""
+        return [
+            placed(x, self.device, mine.dtype)
+            for x, mine in zip(leaves, self.avals, strict=True)
+        ]
 
     def adopt(self, avals: Sequence[Aval]) -> bool:
         """Let numbers take the dtypes that a step gave; says whether one did."""
@@ -146,9 +162,12 @@ def traced_step(
     """
 
     def pair(*given: Any) -> tuple[Any, Any]:
-        out = step(*given)
-        carry.check_structure(operation, argument, out[0])
-        return out
+        after, rest = step(*given)
+        carry.check_structure(operation, argument, after)
+        rest, rest_def = flatten(rest)
+        rest = [placed(y, carry.device) for y in rest]
+        leaves = carry.taken(flatten(after)[0])
+        return unflatten(carry.treedef, leaves), unflatten(rest_def, rest)
 
     in_def = structure_of(trees)
     k = len(carry)
@@ -208,6 +227,7 @@ __all__ = [
     "Carry",
     "Traced",
     "joined",
+    "placed",
     "rooted",
     "structure_of",
     "taking",

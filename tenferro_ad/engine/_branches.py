@@ -18,10 +18,10 @@ from .._ledger import OPERATION_OUTPUT, STATE, Account, State
 from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from ..ops import body_of, branched, evaluate
 from ..tape import TOOLS
-from ._bodies import Traced, joined, taking, unflatten, unused
+from ._bodies import Traced, joined, placed, taking, unflatten, unused
 from ._dispatch import HANDLES, pulled_mask
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, device_in
 from ._plan import planned
 from ._pytrees import flatten, need_callable
 from ._trace import aval_like, traced
@@ -57,9 +57,9 @@ def cond(
     need_callable("cond", false_fn, "false_fn")
     value = decided("cond", "pred", pred)
     if value is not None:
-        return _taken(true_fn if value else false_fn, operands)
+        return _taken(true_fn if value else false_fn, pred, operands)
     if is_planning():
-        return _taken(largest([false_fn, true_fn], operands), operands)
+        return _taken(largest([false_fn, true_fn], operands), pred, operands)
     pred = scalar_of("cond", "pred", as_tensor(pred))
     fns = {"false_fn": false_fn, "true_fn": true_fn}
     return branches_of("cond", truth_of(pred), fns, operands)
@@ -98,9 +98,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     value = decided("switch", "index", index, COUNT)
     if value is not None or len(branches) == 1:
         chosen = min(max(int(value or 0), 0), len(branches) - 1)
-        return _taken(branches[chosen], operands)
+        return _taken(branches[chosen], index, operands)
     if is_planning():
-        return _taken(largest(branches, operands), operands)
+        return _taken(largest(branches, operands), index, operands)
     index = scalar_of("switch", "index", as_tensor(index), COUNT)
     fns = {f"branches[{k}]": fn for k, fn in enumerate(branches)}
     return branches_of("switch", index, fns, operands)
@@ -156,9 +156,9 @@ def truth_of(x: EagerTensor) -> EagerTensor:
     return made
 
 
-def _as_given(x: Any) -> Any:
+def _as_given(x: Any, device: Any) -> Any:
     """An operand for a branch: arrays come in as tensors."""
-    return as_tensor(x) if isinstance(x, np.ndarray) else x
+    return as_tensor(x, device) if isinstance(x, np.ndarray) else x
 
 
 def is_planning() -> bool:
@@ -199,11 +199,13 @@ def largest(
         STATE.reset(token)
 
 
-def _taken(fn: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+def _taken(fn: Callable[..., Any], by: Any, operands: tuple[Any, ...]) -> Any:
+    """What a branch gives; outside data goes where what decides and operands are."""
     leaves, treedef = flatten(operands)
-    out = fn(*unflatten(treedef, [_as_given(x) for x in leaves]))
+    device = device_in([*leaves, by])
+    out = fn(*unflatten(treedef, [_as_given(x, device) for x in leaves]))
     outs, out_def = flatten(out)
-    return unflatten(out_def, [as_tensor(y) for y in outs])
+    return unflatten(out_def, [as_tensor(y, device) for y in outs])
 
 
 def branches_of(
@@ -214,9 +216,18 @@ def branches_of(
 ) -> Any:
     """All branches as bodies of one operation."""
     leaves, in_def = flatten(operands)
-    leaves = [_as_given(x) for x in leaves]
+    device = device_in([*leaves, index])
+    leaves = [_as_given(x, device) for x in leaves]
     avals = [aval_like(x) for x in leaves]
-    made = [traced(fn, leaves, avals, in_def) for fn in fns.values()]
+
+    def there(fn: Callable[..., Any]) -> Callable[..., Any]:
+        def placing(*given: Any) -> Any:
+            outs, out_def = flatten(fn(*given))
+            return unflatten(out_def, [placed(y, device) for y in outs])
+
+        return placing
+
+    made = [traced(there(fn), leaves, avals, in_def) for fn in fns.values()]
     _check_alike(operation, list(fns), made)
     given = [x for x, aval in zip(leaves, avals, strict=True) if aval is not None]
     n = len(given)

@@ -18,7 +18,7 @@ from ._axes import int_of
 from ._bodies import Carry, rooted, traced_step, unflatten
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, device_in
 from ._pytrees import flatten, need_callable
 
 
@@ -65,7 +65,8 @@ def scan(
     """
     need_callable("scan", f)
     rows, xs_def = flatten(xs)
-    rows = [as_tensor(x) for x in rows]
+    device = device_in([*rows, *flatten(init)[0]])
+    rows = [as_tensor(x, device) for x in rows]
     steps = _steps(rows, xs_def, length)
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:

@@ -121,7 +121,7 @@ def _inline(
             break
         out = step(unflatten(carry.treedef, now))
         carry.check_structure(operation, "body_fun", out)
-        made = [as_tensor(x) for x in flatten(out)[0]]
+        made = carry.taken(flatten(out)[0])
         del out
         avals = [x.aval for x in made]
         if known is None and carry.adopt(avals):  # numbers take the dtype of the step
@@ -150,11 +150,14 @@ def _bounded(
     # Settles the dtypes of numbers and names what the body does wrong.
     traced_step("while_loop", "body_fun", lambda val: (step(val), None), carry, (init,))
 
+    def alike(val: Any) -> Any:
+        return unflatten(carry.treedef, carry.taken(flatten(step(val))[0]))
+
     def masked(val: Any, _: Any) -> tuple[Any, Any]:
         return branches_of(
             "while_loop",
             _truth("while_loop", test(val)),
-            {"cond_fun": lambda val: val, "body_fun": step},
+            {"cond_fun": lambda val: val, "body_fun": alike},
             (val,),
         ), None
 
