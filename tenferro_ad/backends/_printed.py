@@ -18,7 +18,7 @@ import numpy as np
 from .._aval import Aval
 from ..errors import UnsupportedError
 from ..ops import Call, Equation
-from ..storage import CheckedDescriptor, DeviceArgument, c_strides
+from ..storage import DeviceArgument, c_strides
 from ._backend import Launch
 from .printing import SCALAR, Argument, Layout, Lowered, Strided, put_number
 from .printing import Launch as PrintedLaunch
@@ -32,15 +32,21 @@ class PrintedKernel:
 
     Args:
         lower: `lower(ins, outs)` asks the printer.
+        binds_once: its arguments must be different buffers.
     """
 
-    __slots__ = ("_known", "_lock", "_lower", "name")
+    __slots__ = ("_binds_once", "_known", "_lock", "_lower", "name")
 
     def __init__(
-        self, name: str, lower: Callable[[list[Layout], list[Layout]], Lowered]
+        self,
+        name: str,
+        lower: Callable[[list[Layout], list[Layout]], Lowered],
+        *,
+        binds_once: bool,
     ) -> None:
         self.name = name
         self._lower = lower
+        self._binds_once = binds_once
         self._known: dict[Any, Lowered] = {}
         self._lock = threading.Lock()
 
@@ -62,7 +68,7 @@ class PrintedKernel:
             ]
             for avals, found in zip((call.ins, call.outs), steps, strict=True)
         )
-        key = tuple((0, strides) for strides in (*steps[0], *steps[1]))
+        key = tuple((0, strides, None) for strides in (*steps[0], *steps[1]))
         self._known[key] = self._lower(list(ins), list(outs))
 
     def lowered(self, launch: Launch) -> Lowered:
@@ -71,24 +77,33 @@ class PrintedKernel:
         Raises:
             UnsupportedError: The device has no kernel for them.
         """
-        key = tuple(
-            None if isinstance(a, np.ndarray) else _place(a)
-            for a in (*launch.ins(), *launch.writes)
-        )
+        given = [
+            None if isinstance(a, np.ndarray) else (a, self._output(a, launch))
+            for a in launch.ins()
+        ]
+        places = [*given, *[(a, None) for a in launch.writes]]
+        key = tuple(None if p is None else _place(*p) for p in places)
         with self._lock:
             found = self._known.get(key)
         if found is None:
-            ins = [
-                SCALAR if isinstance(a, np.ndarray) else _strided(a.descriptor)
-                for a in launch.ins()
-            ]
-            outs: list[Layout] = [_strided(a.descriptor) for a in launch.writes]
+            ins = [SCALAR if p is None else _strided(*p) for p in given]
+            outs: list[Layout] = [_strided(a, None) for a in launch.writes]
             found = _with_shared_texts(self._lower(ins, outs))
             with self._lock:
                 if len(self._known) >= _LAYOUTS:
                     self._known.clear()
                 self._known[key] = found
         return found
+
+    def _output(self, operand: DeviceArgument, launch: Launch) -> int | None:
+        """The output in whose buffer the operand lies, where that matters."""
+        if not self._binds_once:
+            return None
+        for k, a in enumerate(launch.writes):
+            if a.binding is operand.binding:
+                alike = a.descriptor.dtype == operand.descriptor.dtype
+                return k if alike else None
+        return None
 
 
 def _with_shared_texts(found: Lowered) -> Lowered:
@@ -97,14 +112,17 @@ def _with_shared_texts(found: Lowered) -> Lowered:
     return replace(found, launches=tuple(launches))
 
 
-def _place(argument: DeviceArgument) -> tuple[int, tuple[int, ...]]:
+def _place(
+    argument: DeviceArgument, output: int | None
+) -> tuple[int, tuple[int, ...], int | None]:
     layout = argument.descriptor.layout
-    return layout.offset, layout.strides
+    return layout.offset, layout.strides, output
 
 
-def _strided(descriptor: CheckedDescriptor) -> Strided:
-    layout, size = descriptor.layout, descriptor.dtype.itemsize
-    return Strided(layout.offset // size, tuple(s // size for s in layout.strides))
+def _strided(argument: DeviceArgument, output: int | None) -> Strided:
+    layout, size = argument.descriptor.layout, argument.descriptor.dtype.itemsize
+    strides = tuple(s // size for s in layout.strides)
+    return Strided(layout.offset // size, strides, output)
 
 
 def application(
@@ -118,7 +136,9 @@ def application(
     if not printer.supports(call):
         raise unsupported(call, backend)
     kernel = PrintedKernel(
-        call.op.name, lambda ins, outs: printer.lower(call, ins, outs, accumulate=adds)
+        call.op.name,
+        lambda ins, outs: printer.lower(call, ins, outs, accumulate=adds),
+        binds_once=printer.binds_once,
     )
     try:
         kernel.print_row_major(call)
@@ -142,7 +162,9 @@ def unsupported(call: Call, backend: str) -> UnsupportedError:
 def copying(printer: Any, aval: Aval) -> PrintedKernel:
     """The kernel that copies elements from one layout to another."""
     return PrintedKernel(
-        "copy", lambda ins, outs: printer.lower_copy(aval, ins[0], outs[0])
+        "copy",
+        lambda ins, outs: printer.lower_copy(aval, ins[0], outs[0]),
+        binds_once=printer.binds_once,
     )
 
 
@@ -156,6 +178,7 @@ def chained(
     return PrintedKernel(
         "chain",
         lambda ins, outs: printer.lower_chain(equations, inputs, outputs, ins, outs),
+        binds_once=printer.binds_once,
     )
 
 

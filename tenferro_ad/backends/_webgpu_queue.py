@@ -174,17 +174,7 @@ class WebGpuQueue:
         scratch = [self.memory.workspace(nbytes) for nbytes in lowered.scratch]
         for printed in lowered.launches:
             operands = [buffer_of(launch, a, scratch) for a in printed.arguments]
-            written = {
-                id(b)
-                for b, a in zip(operands, printed.arguments, strict=True)
-                if a.writes
-            }
-            buffers = []
-            for operand, argument in zip(operands, printed.arguments, strict=True):
-                found = operand.raw if isinstance(operand, DeviceBuffer) else operand
-                if not argument.writes and id(operand) in written:
-                    found = self._apart(encoder, found)  # no buffer is bound twice
-                buffers.append(found)
+            buffers = [o.raw if isinstance(o, DeviceBuffer) else o for o in operands]
             buffers.append(self.memory.constants(parameters(launch, printed)))
             pipeline = self.memory.pipeline(printed.source, printed.entry)
             groups = -(-printed.threads // printed.group)
@@ -196,12 +186,6 @@ class WebGpuQueue:
             step.end()
             self.launches += 1
         return scratch
-
-    def _apart(self, encoder: Any, source: Any) -> Any:
-        """A copy of a buffer, made before the dispatch that reads it."""
-        held = self.memory.workspace(source.size)
-        encoder.copy_buffer_to_buffer(source, 0, held, 0, source.size)
-        return held
 
     def run(self, action: Callable[[], None], patience: float) -> None:
         """Let the submitting thread do host work on the queue, in order, and wait.

@@ -12,7 +12,7 @@ a kernel touches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,11 +97,14 @@ class DeviceReplay:
             return
         chains = (chain for chain in self._chains.values() if chain is not None)
         inside = {v for chain in chains for v in chain.inside}
-        for root in distinct(s.roots):
-            if root.kind == "arena" and not inside.issuperset(root.variables):
+        for root, aval in self._places():
+            if not inside.issuperset(root.variables):
                 self._written[id(root)] = len(self._memory)
-                aval = s.avals[root.variables[0]]
                 self._memory.append((root.reason, aval, "arena"))
+
+    def _places(self) -> Iterator[tuple[Root, Aval]]:
+        """Places that have memory of their own."""
+        return places_of(self.schedule)
 
     def memory(self) -> list[tuple[Aval, int]]:
         """Form and reason of what a run allocates."""
@@ -298,6 +301,13 @@ class PartsMaker:
         return ~written[root.reason], root.offset
 
 
+def places_of(schedule: Schedule) -> Iterator[tuple[Root, Aval]]:
+    """Places of the arenas of one level, each with the form of its memory."""
+    for root in distinct(schedule.roots):
+        if root.kind == "arena":
+            yield root, schedule.avals[root.variables[0]]
+
+
 def place_at(
     at: int, start: int, aval: Aval, strides: Strides, placement: str
 ) -> Place:
@@ -306,4 +316,4 @@ def place_at(
     return Place(at, found)
 
 
-__all__ = ["DeviceReplay", "PartsMaker", "place_at"]
+__all__ = ["DeviceReplay", "PartsMaker", "place_at", "places_of"]

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from .._aval import Aval
+from ..backends import AsynchronousDevice
 from ..ops import Body, Call, Region
 from ._places import Strides
 
@@ -42,6 +43,12 @@ def _strides_of(layouts: Sequence[Layout], at: int | None) -> Strides:
         shape, strides = layout.shape[1:], layout.strides[1:]
         layout = np.lib.stride_tricks.as_strided(layout, shape, strides)
     return None if layout.flags.c_contiguous else layout.strides
+
+
+def _lies_apart(call: Call) -> bool:
+    """Whether no kernel of the device may read and write one buffer."""
+    device = call.out.device
+    return isinstance(device, AsynchronousDevice) and not device.shares_buffers
 
 
 class Form(Protocol):
@@ -131,7 +138,8 @@ class _While:
 
 class _Scan:
     """A known number of steps. A carry whose values are stacked is written where the
-    next step's stands in the stack, and needs no spare place."""
+    next step's stands in the stack, and needs no spare place; but where no kernel may
+    read and write one buffer, it goes to and fro like others and is copied there."""
 
     def spares(self, call: Call, layouts: Sequence[Layout]) -> list[Aval]:
         return [call.ins[j] for j in self._spared(call, layouts)]
@@ -140,7 +148,7 @@ class _Scan:
         return [
             j
             for j in range(call.carry)
-            if j not in call.keeps
+            if (j not in call.keeps or _lies_apart(call))
             and call.length
             and (call.length > 1 or not layouts[j].flags.c_contiguous)
         ]
@@ -161,6 +169,9 @@ class _Scan:
             ]
         stacks = outs[len(outs) - len(call.keeps) :]
         stack = dict(zip(call.keeps, stacks, strict=True))
+        copied = {}
+        if _lies_apart(call):
+            stack, copied = {}, stack
         spare = dict(zip(self._spared(call, layouts), spares, strict=True))
         free = [j for j in range(k) if j not in stack]
         # The last step writes the results: the first one, if it is the same turn.
@@ -186,14 +197,18 @@ class _Scan:
 
         ins, ys = call.body.program.in_avals, call.body.program.out_avals[k:]
 
-        def step(i: str, after: str | None) -> str:
+        def step(i: str, after: str | None) -> list[str]:
+            kept = [
+                f"copyto({_row(s, ins[j], i)}, {reads[j]})" for j, s in copied.items()
+            ]
+
             def carried(j: int, own: dict[int, str], at: str | None) -> str:
                 if j not in stack:
                     return own[j]
                 return outs[j] if at is None else _row(stack[j], ins[j], at)
 
             entries = zip(operands[k:m], ins[k:m], strict=True)
-            return _call(
+            made = _call(
                 bodies[0],
                 *[carried(j, reads, i) for j in range(k)],
                 *[_row(x, aval, i) for x, aval in entries],
@@ -201,10 +216,11 @@ class _Scan:
                 *[carried(j, writes, after) for j in range(k)],
                 *[_row(y, a, i) for y, a in zip(outs[k:], ys, strict=False)],
             )
+            return [*kept, made]
 
         if n > 1:
-            lines += _block(f"for i in {order}:", [step("i", then), *carry.turn])
-        return [*lines, step(stop, None)]
+            lines += _block(f"for i in {order}:", [*step("i", then), *carry.turn])
+        return [*lines, *step(stop, None)]
 
 
 class _Cond:

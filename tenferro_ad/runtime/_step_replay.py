@@ -7,13 +7,13 @@ the statements of `_loops.py`, which are executed with places instead of arrays:
 of a body appends its kernels to the launch that is being gathered, and a test launches
 what was gathered and waits for its value.
 
-A device that lets no buffer be read and written by one kernel (WebGPU) has no arenas of
-this kind; there each value of a loop is an allocation, as in eager work.
+A device that lets no buffer be read and written by one kernel (WebGPU) keeps each place
+of an arena in memory of its own, those of bodies as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, final
 
@@ -22,7 +22,6 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import Part, ProgramKernel, infer_call
-from ..errors import UnsupportedError
 from ..ops import OPS, Program, Region
 from ..storage import (
     DeviceArray,
@@ -32,11 +31,9 @@ from ..storage import (
     host_elements,
 )
 from ._chains import Chain, chains_of
-from ._device_replay import DeviceReplay, PartsMaker, place_at
-from ._direct import DIRECT, plan_of
+from ._device_replay import DeviceReplay, PartsMaker, place_at, places_of
 from ._loops import FORMS
 from ._places import Nested, Root, Schedule, Step, Strides
-from ._regions import recomputing, runner_of
 
 GATHERED: Final = 64
 """Kernels of one launch, about: a loop launches as often as it has made so many."""
@@ -50,7 +47,7 @@ def has_host_control(program: Program) -> bool:
 class StepReplay(DeviceReplay):
     """A program with loops or branches, in memory that is allocated once for a run."""
 
-    __slots__ = ("_known", "_maker", "_runner")
+    __slots__ = ("_known", "_maker")
 
     def __init__(
         self, schedule: Schedule, device: Any, strides: Sequence[Strides]
@@ -58,26 +55,17 @@ class StepReplay(DeviceReplay):
         super().__init__(schedule, device, strides)
         self._known: dict[Any, Any] = {}  # kernels, chains and loops of steps
         self._maker = PartsMaker(self)
-        self._runner: Callable[..., list[ValueRecord]] | None = None
-        if not device.shares_buffers:
-            self._runner = runner_of(schedule.program, plan_of, DIRECT)
 
     def _find_chains(self) -> dict[int, Chain | None]:
         """None at this level: they know nothing of the places that loops write."""
-        return {} if self._device.shares_buffers else super()._find_chains()
+        return {}
+
+    def _places(self) -> Iterator[tuple[Root, Aval]]:
+        """Those of bodies as well, which take the place of their arenas."""
+        return _places_in(self.schedule)
 
     def kernel(self, state: State) -> object:
-        """One run as `Steps`.
-
-        Raises:
-            UnsupportedError: kernels of the device may not read and write one buffer.
-        """
-        if self._runner is not None:
-            raise UnsupportedError(
-                op="submission of loops and branches",
-                backend=self.device_name,
-                fix="call the compiled function instead of submitting its graph",
-            )
+        """One run as `Steps`."""
         return Steps(self, state)
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -92,16 +80,10 @@ class StepReplay(DeviceReplay):
     ) -> list[ValueRecord]:
         """One run. A loop or branch that asks for a value waits for it.
 
-        Cost: an allocation for each output that takes over no input and for each arena,
-            whatever the number of steps; a launch for about `GATHERED` kernels and for
-            each question. On devices whose kernels may not read and write one buffer:
-            an allocation for each value, a launch for each equation.
+        Cost: an allocation for each output that takes over no input and for each arena
+            (or each of its places), whatever the number of steps; a launch for about
+            `GATHERED` kernels and for each question.
         """
-        if self._runner is not None:
-            found = self._runner(state, recomputing(state), *inputs)
-            if spent is not None:
-                spent.extend(self.schedule.donated)
-            return found
         records = self._allocated(state)
         launch = self._launcher(inputs, records, spent)
 
@@ -267,7 +249,12 @@ class _Level(PartsMaker):
         if s is self._steps.replay.schedule or has_host_control(s.program):
             return {}
         strided = [v for v in s.program.inputs if self._spot(v).strides is not None]
-        return chains_of(s, self._device.prints, strided, shares_buffers=True)
+        return chains_of(
+            s,
+            self._device.prints,
+            strided,
+            shares_buffers=self._device.shares_buffers,
+        )
 
     def _prepared(self, key: Any, make: Callable[[], Any]) -> Any:
         return self._steps.replay.known((id(self.schedule), key), make)
@@ -336,7 +323,10 @@ class _Level(PartsMaker):
         outs = dict(
             zip([id(s.roots[v]) for v in s.program.outputs], given[count:], strict=True)
         )
-        arenas = {why: self._spot(v) for why, v in nested.arenas.items()}
+        written = self._steps.replay._written
+        arenas = {}
+        if self._device.shares_buffers:
+            arenas = {why: self._spot(v) for why, v in nested.arenas.items()}
 
         def of_root(root: Root) -> tuple[int, int, Strides] | Spot:
             if root.kind == "input":
@@ -345,10 +335,23 @@ class _Level(PartsMaker):
                 return outs[id(root)]
             if not root.nbytes:
                 return -1, 0, None
+            place = written.get(id(root))
+            if place is not None:
+                return ~place, 0, None
             arena = arenas[root.reason]
             return arena.at, arena.start + root.offset, None
 
         _Level(self._steps, s, of_root).emit()
+
+
+def _places_in(schedule: Schedule) -> Iterator[tuple[Root, Aval]]:
+    bodies = [nested for step in schedule.steps for nested in step.bodies]
+    for nested in bodies:
+        yield from _places_in(nested.schedule)
+    arenas = {id(schedule.roots[v]) for n in bodies for v in n.arenas.values()}
+    for root, aval in places_of(schedule):
+        if root.nbytes and id(root) not in arenas:
+            yield root, aval
 
 
 def _statements(step: Step) -> Callable[..., None]:

@@ -16,7 +16,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, keeps in (
         ("any_lane", lambda lane: True),
         ("eager_lane", lambda lane: lane.works_eagerly),
-        ("loop_lane", lambda lane: lane.works_eagerly and lane.shares_buffers),
         ("failing_lane", lambda lane: lane.can_fail),
         ("eager_failing_lane", lambda lane: lane.can_fail and lane.works_eagerly),
         ("opencl_only", lambda lane: lane.name == "opencl"),
@@ -69,13 +68,6 @@ def any_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @pytest.fixture
 def eager_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     """Each required lane whose eager operations are asynchronous."""
-    yield from _lane(request)
-
-
-@pytest.fixture
-def loop_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """Each required lane with asynchronous eager operations that runs loops as
-    submitted work."""
     yield from _lane(request)
 
 

@@ -35,7 +35,6 @@ class Lane:
     name = ""
     can_fail = True
     works_eagerly = True
-    shares_buffers = True  # one kernel may read and write one buffer
 
     def __init__(self, device: Any, endpoint: Any) -> None:
         self.device = device
@@ -204,7 +203,6 @@ class WebGpuLane(Lane):
 
     name = "webgpu"
     can_fail = False
-    shares_buffers = False
 
     def __init__(self) -> None:
         device = find_device("webgpu:0", "lane")
@@ -218,7 +216,7 @@ class _Cuda:
     code and its kernels, and shows nothing of CUDA.
     """
 
-    name, can_fail, works_eagerly, shares_buffers = "cuda", False, True, True
+    name, can_fail, works_eagerly = "cuda", False, True
 
     def __init__(self, on_host: bool) -> None:
         self.on_host = on_host

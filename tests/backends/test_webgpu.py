@@ -73,6 +73,43 @@ def test_callers_never_wait_for_the_submission_before(
     assert all(np.all(y.numpy() == 8.0) for y in products)
 
 
+def test_a_kernel_binds_a_buffer_once_and_nothing_is_copied_for_that(
+    webgpu: WebGpuLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads where it writes has one binding for both."""
+    device, in_place = webgpu.device, [0]
+    bind = device.bind_group
+
+    def watched(pipeline: Any, buffers: list[Any]) -> Any:
+        assert len(set(map(id, buffers))) == len(buffers)
+        in_place[0] += len(buffers) == 2  # one array, and the parameters
+        return bind(pipeline, buffers)
+
+    monkeypatch.setattr(device, "bind_group", watched)
+
+    def step(w: Any, x: Any) -> Any:
+        def body(w: Any, t: Any) -> tuple[Any, Any]:
+            w = ta.tanh(w * t) + w
+            return w * 0.5 + t, w
+
+        w, rows = ta.scan(body, w, x)
+        return w * 2.0 - ta.sum(rows, axis=0)
+
+    w, x = np.full(4, 0.5, np.float32), np.linspace(0, 1, 12, dtype=np.float32)
+    rows = x.reshape(3, 4)
+    wanted = step(ta.asarray(w), ta.asarray(rows)).numpy()
+    fast = ta.compile(step)
+    found = fast(ta.asarray(w, device=device), ta.asarray(rows, device=device))
+    assert np.allclose(found.numpy(), wanted, rtol=1e-5)
+    v = ta.variable(ta.asarray(x, device=device))
+    device.drain()
+    before = in_place[0]
+    with ta.exclusive(v) as (m,):
+        ta.update(m, ta.fused(lambda E, p: p * p + 1.0))
+    assert np.allclose(v.numpy(), x * x + 1.0, rtol=1e-6)
+    assert in_place[0] == before + 1
+
+
 def test_what_arrives_meanwhile_is_one_submission(
     webgpu: WebGpuLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ class Dialect:
     group: ClassVar[int] = 64
     tile: ClassVar[tuple[int, int]] = (4, 4)
     unrolls: ClassVar[bool] = False  # whether a block is variables, and no array
+    binds_once: ClassVar[bool] = False  # whether arguments are different buffers
     least_blocks: ClassVar[int] = 32  # fewer of them leave the device idle
     # Functions that the language has, by our name of them, for f32 and f64.
     builtins: ClassVar[dict[str, str]] = {}

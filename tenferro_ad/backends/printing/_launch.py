@@ -12,10 +12,16 @@ Words = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """Where the elements of an operand lie in its buffer, counted in elements."""
+    """Where the elements of an operand lie in its buffer, counted in elements.
+
+    Attributes:
+        output: the output whose buffer this is, for an operand of a language that binds
+            a buffer once (see `Dialect.binds_once`); it has the same dtype.
+    """
 
     offset: int
     strides: tuple[int, ...]
+    output: int | None = None
 
 
 class Scalar:

@@ -58,6 +58,12 @@ class Printer:
         self.name = self._dialect.name
         self._found: dict[Any, str] = {}  # what is missing, by operation and dtypes
 
+    @property
+    def binds_once(self) -> bool:
+        """Whether a kernel's arguments must be different buffers: operands in the
+        buffer of an output say so in their layout."""
+        return self._dialect.binds_once
+
     # -- what the lane has -------------------------------------------------------------
 
     def has_dtype(self, dtype: Dtype) -> bool:
@@ -222,6 +228,11 @@ class Printer:
             layouts |= {a.name: v for a, v in zip(group, given, strict=True)}
         for a in kernel.scratch:
             layouts[a.name] = Strided(0, contiguous(a.shape))
+        shared = {
+            a.name: kernel.outs[v.output]
+            for a, v in zip(kernel.ins, ins, strict=True)
+            if isinstance(v, Strided) and v.output is not None
+        }
         index = self._index(kernel, layouts)
         nests = kernel.nests
         if accumulate:
@@ -238,7 +249,7 @@ class Printer:
             how = self._dialect
             for part in tiled(loops, *how.tile, how.least_blocks, unrolls=how.unrolls):
                 split = Splitter(part, kernel.scratch, lambda d: self._stored(d, index))
-                launches += [self._launch(x, index) for x in split.run()]
+                launches += [self._launch(x, index, shared) for x in split.run()]
         scratch = tuple(
             max(1, math.prod(a.shape)) * self.itemsize(a.dtype) for a in kernel.scratch
         )
@@ -260,8 +271,10 @@ class Printer:
                 return _WIDE
         return _NARROW
 
-    def _launch(self, loops: Loops, index: Dtype) -> Launch:
-        body = Body(self._dialect, loops, index)
+    def _launch(
+        self, loops: Loops, index: Dtype, shared: Mapping[str, Array]
+    ) -> Launch:
+        body = Body(self._dialect, loops, index, shared)
         arrays = [
             (name, array, written) for name, (array, written) in body.arrays.items()
         ]

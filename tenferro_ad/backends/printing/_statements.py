@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...ops import (
     COMBINES,
     INDEX,
+    Array,
     Expr,
     Loop,
     Part,
@@ -46,8 +47,14 @@ def _renumbered(lines: Sequence[str]) -> list[str]:
 class Body(Writer):
     """Writes a whole nest: `threads` invocations, each finding its place by `gid`."""
 
-    def __init__(self, dialect: Dialect, loops: Loops, index: Dtype) -> None:
-        super().__init__(dialect, loops, index)
+    def __init__(
+        self,
+        dialect: Dialect,
+        loops: Loops,
+        index: Dtype,
+        shared: Mapping[str, Array] | None = None,
+    ) -> None:
+        super().__init__(dialect, loops, index, shared)
         self.threads = count(loops.space)
         self._place()
         self._read_first()

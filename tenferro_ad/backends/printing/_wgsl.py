@@ -38,6 +38,7 @@ _PAIR: Final = "alias cd = vec2<f64>;\n"
 class WgslDialect(Dialect):
     name = "webgpu"
     tile = (4, 8)
+    binds_once = True
     unrolls = True  # compilers keep arrays in memory, behind checks of their indices
     builtins: ClassVar[dict[str, str]] = {name: name for name in _NATIVE}
 
