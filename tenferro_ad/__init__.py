@@ -276,6 +276,7 @@ from .engine import (
     zeros_like,
 )
 from .engine import branch as cond
+from .engine import missing_in as _missing_in
 from .engine import program_of as trace
 from .runtime import (
     BorrowedBindings,
@@ -625,3 +626,6 @@ __all__ += ["extension", "testing", "unsafe"]
 for _room in (linalg, nn, random, special, fft):
     errors.publish(getattr(_room, _name) for _name in _room.__all__)
 errors.publish(globals()[_name] for _name in __all__)
+for _room in (linalg, nn, optim, random, special, fft):
+    vars(_room)["__getattr__"] = _missing_in(_room.__name__)
+globals()["__getattr__"] = _missing_in(__name__)

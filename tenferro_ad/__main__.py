@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from . import __version__
 from ._report import Difference, Facts, difference
 from .backends import KINDS, doctor
 from .errors import InvalidArgumentError
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     text, missing = doctor(kind for names in options.require for kind in names)
-    print(text)
+    print(f"tenferro_ad {__version__}\n{text}")
     return 1 if missing else 0
 
 
@@ -51,7 +52,9 @@ def _kinds(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in KINDS:
-            raise argparse.ArgumentTypeError(f"no lane is called `{name}`")
+            raise argparse.ArgumentTypeError(
+                f"no lane is called `{name}`; use {', '.join(KINDS)}"
+            )
     return names
 
 
@@ -71,6 +74,9 @@ def _failures(found: Difference, fail_on: Sequence[str]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tenferro_ad", description="Tools of tenferro_ad."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"tenferro_ad {__version__}"
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     parser.set_defaults(run=None)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
+_PACKAGE: Final = __name__.rpartition(".")[0]
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -39,10 +40,23 @@ def _rebuild(kind: type[TenferroError], text: str, facts: dict[str, Any]) -> Any
     return error
 
 
+def type_name(value: object) -> str:
+    """The name of a value's type; types of other libraries with the library's name."""
+    kind = type(value)
+    home = kind.__module__.partition(".")[0]
+    known = home in ("builtins", "__main__", _PACKAGE)
+    return kind.__name__ if known else f"{home}.{kind.__name__}"
+
+
+def a_kind(value: object) -> str:
+    """A value in words, by its type: "an `int`", "a `torch.Tensor`"."""
+    name = type_name(value)
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} `{name}`"
+
+
 # ---- names: what users called, rather than what that was made of
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
-_PACKAGE: Final = __name__.rpartition(".")[0]
 
 PUBLIC: Final[dict[str, str]] = {}
 """Rows of the operation table with another name than the function that users call."""
@@ -99,6 +113,8 @@ def _called() -> _Call | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         outer = frame.f_back
+        while outer is not None and outer.f_globals.get("__name__") == "contextlib":
+            outer = outer.f_back  # who entered a block of ours called it
         if _is_ours(frame) and (outer is None or not _is_ours(outer)):
             return _CALLS.get(frame.f_code)
         frame = outer
@@ -258,7 +274,7 @@ class NotCloneableError(OwnershipError, TypeError):
 
     kind: str
 
-    _found = "a `{kind}` is unique and is moved, never copied"
+    _found = "a value of class `{kind}` is unique and is moved, never copied"
     _fix = "copy the bytes with `duplicate()`, or hand the object over"
 
 
@@ -331,7 +347,7 @@ class LayoutError(TenferroError, ValueError):
     recovered: Any = None
 
     _found = "{field} {requested}, where the limit is {limit}"
-    _fix = "give a `{field}` within that limit"
+    _fix = "give it within that limit"
 
 
 # ---- access and binding: the provider could not do it now

@@ -28,7 +28,7 @@ import numpy as np
 
 from .backends import CPU
 from .engine import EagerTensor, host_array_of
-from .errors import DeviceMismatchError, DTypeError, InvalidArgumentError
+from .errors import DeviceMismatchError, DTypeError, InvalidArgumentError, type_name
 from .runtime import device_of, host_aval
 from .storage import ValueRecord
 
@@ -89,7 +89,7 @@ def import_array(array: np.ndarray[Any, Any], *, device: Any = None) -> EagerTen
         raise DTypeError(
             operation="import_array",
             argument="array",
-            found=f"an object of type `{type(array).__name__}`",
+            found=f"an object of type `{type_name(array)}`",
             fix="pass a NumPy array, or use `ta.unsafe.from_dlpack`",
         )
     return _import(array, device, "import_array", "array")

@@ -254,7 +254,60 @@ CASES: dict[str, Case] = {
         lambda s: ta.jvp(ta.sum, (np.ones(3),), (np.ones(4),)), ShapeError, "jvp",
         "tangent 0", "float64[3]",
     ),
+    "a vector to differentiate": (
+        lambda s: ta.grad(ta.tanh)(np.ones(3)), NotScalarError, "grad", "loss",
+        "`ta.vjp`, which takes a cotangent",
+    ),
+    "an object to differentiate": (
+        lambda s: ta.grad(lambda o: ta.sum(o.w))(s), DTypeError, "grad", "argument 0",
+        "pytree",
+    ),
+    "an object of variables": (
+        lambda s: ta.value_and_grad(lambda o: ta.sum(o.w))([s]), NotALeafError,
+        "value_and_grad", "argument 0[0]", "pytree",
+    ),
+    "an owner in an operator": (
+        lambda s: s.c * s.owner, DTypeError, "multiply", "y", "`ta.asarray(t)`",
+    ),
+    "an owner of another dtype": (
+        lambda s: ta.asarray(s.owner, dtype=ta.float32), InvalidArgumentError,
+        "asarray", "dtype", "ta.astype(ta.asarray(t), dtype)",
+    ),
+    "tracked values in a list": (
+        lambda s: ta.asarray([s.loss, s.loss]), TracedConversionError, "asarray", "obj",
+        "ta.stack",
+    ),
+    "a value after its block": (
+        lambda s: ended(s.w).numpy(), ExpiredCapabilityError, "numpy", "",
+        "inside the `with` block",
+    ),
+    "the truth of several": (
+        lambda s: bool(s.c), ShapeError, "bool", "self", "ta.all",
+    ),
+    "several in a format": (
+        lambda s: f"{s.c:.3f}", ShapeError, "format", "self", "indexing",
+    ),
+    "NumPy in a trace": (
+        lambda s: ta.trace(lambda x: np.tanh(x), s.c), TracedConversionError,
+        "numpy.tanh", "", "ta.tanh",
+    ),
+    "an array of another library that refuses": (
+        lambda s: ta.asarray(Refusing()), DTypeError, "asarray", "obj", ".Refusing`",
+    ),
 }  # fmt: skip
+
+
+class Refusing:
+    """What PyTorch does where a tensor requires a gradient."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("call detach() first")
+
+
+def ended(x: Any) -> Any:
+    with x.value() as guard:
+        pass
+    return guard
 
 
 def _updated(x: Any, operand: Any) -> None:
@@ -439,9 +492,9 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
             "Compute it from variables inside this tape's `with` block."
         ),
         "a constant as loss": (
-            "`backward` refused `loss`: a value that this tape did not record (it"
-            " depends on no variable). Compute it from variables inside this "
-            "tape's `with` block."
+            "`backward` refused `loss`: a value that this tape did not record "
+            "(computed outside it, or from no variable). Compute it from variables "
+            "inside this tape's `with` block."
         ),
         "a value of an inactive tape": (
             "`multiply` refused `x`: a value tracked by a tape that is not active "
@@ -471,8 +524,8 @@ GOLDEN: dict[str, tuple[Callable[[World], Any], str]] = {
         ),
         "use after move": (
             "`value` was refused: this `EagerTensor` was already moved by "
-            "`into_value`. Use what `into_value` returned, or `duplicate()` "
-            "before moving."
+            "`into_value`. Use what `into_value` returned, or "
+            "`duplicate_value()` before moving."
         ),
         "taking a gradient twice": (
             "`take_grad` refused `key`: a gradient that was taken before. Use the"

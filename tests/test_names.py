@@ -510,7 +510,9 @@ def test_numpy_functions_of_tracked_values_are_refused_with_the_fix() -> None:
             (lambda: np.arctan2(y, y), "numpy.arctan2", "ta.atan2"),
             (lambda: np.sum(y), "numpy.sum", "ta.sum"),
             (lambda: np.concatenate([y, y]), "numpy.concatenate", "ta.concat"),
-            (lambda: np.linalg.norm(y), "numpy.norm", "functions of `ta`"),
+            (lambda: np.linalg.norm(y), "numpy.norm", "ta.linalg.norm"),
+            (lambda: np.fft.fft(y), "numpy.fft", "ta.fft.fft"),
+            (lambda: np.interp(y, y, y), "numpy.interp", "functions of `ta`"),
         ):
             with pytest.raises(ta.errors.TracedConversionError) as caught:
                 call()

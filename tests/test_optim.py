@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 import tenferro_ad as ta
@@ -13,6 +14,7 @@ from tenferro_ad.errors import (
     InvalidArgumentError,
     NotALeafError,
     NotUniqueError,
+    UseAfterMoveError,
 )
 from tests.trees import agree
 
@@ -257,7 +259,7 @@ def test_fused_kernels_know_their_selects() -> None:
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(make: Any) -> None:
-    with pytest.raises(ta.errors.InvalidArgumentError, match="optimizer"):
+    with pytest.raises(ta.errors.InvalidArgumentError, match="`(SGD|Adam)` refused"):
         make()
 
 
@@ -357,3 +359,102 @@ def test_structures_of_parameters_and_gradients_are_one() -> None:
     with pytest.raises(InvalidArgumentError, match="the structure"):
         opt.apply(params, {"w": ta.ones(2), "b": ta.ones(2)}, opt.init(params))
     assert opt.apply([], [], opt.init([]))[0] == []
+
+
+KINDS = {
+    "sgd": lambda: ta.optim.SGD(0.1),
+    "momentum": lambda: ta.optim.SGD(0.1, momentum=0.9),
+    "adam": lambda: ta.optim.Adam(0.1),
+}
+
+
+def two() -> dict[str, Any]:
+    return {"a": ta.variable(np.ones((2, 3))), "b": [ta.variable(np.float32(2.0))]}
+
+
+def walk(opt: Any, params: Any, steps: int) -> None:
+    for _ in range(steps):
+        loss = lambda p: ta.sum(p["a"] ** 2) * p["b"][0]
+        _, grads = ta.value_and_grad(loss)(params)
+        opt.update(params, grads)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_state_that_was_saved_goes_on_as_if_nobody_had_stopped(name: str) -> None:
+    opt, params = KINDS[name](), two()
+    walk(opt, params, 3)
+    state = opt.state(params)
+    copies = {
+        "a": ta.variable(np.array(params["a"])),
+        "b": [ta.variable(np.array(params["b"][0]))],
+    }
+    outside = ta.optim.SGD(0.1).state({})  # nothing is a state, too
+    assert outside["slots"] == []
+    walk(opt, params, 2)  # the state is a copy: it stays what it was
+    later = KINDS[name]()
+    later.restore(copies, state)
+    assert later.steps == 3
+    walk(later, copies, 2)
+    for mine, theirs in ((params["a"], copies["a"]), (params["b"][0], copies["b"][0])):
+        assert np.array_equal(np.asarray(mine), np.asarray(theirs))
+        assert mine.dtype == theirs.dtype
+    walk(later, copies, 1)  # and nothing else holds the moments
+
+
+def test_the_state_has_the_form_of_the_function() -> None:
+    opt, params = ta.optim.Adam(0.1), two()
+    fresh, state = opt.init(params), opt.state(params)
+    assert optree.tree_structure(fresh) == optree.tree_structure(state)
+    for a, b in zip(optree.tree_leaves(fresh), optree.tree_leaves(state), strict=True):
+        assert (a.shape, a.dtype, a.tolist()) == (b.shape, b.dtype, b.tolist())
+    with ta.ledger() as led:
+        opt.state(params)
+    assert not led.copies  # zeros, while nothing was updated
+    walk(opt, params, 1)
+    with ta.ledger() as led:
+        opt.state(params)
+    assert dict(led.copies) == {"ExplicitDuplicate": 4}
+
+
+def test_a_state_that_does_not_fit_is_refused_and_nothing_changes() -> None:
+    opt, params = ta.optim.Adam(0.1), two()
+    walk(opt, params, 1)
+    state = opt.state(params)
+    before = [x.tolist() for x in optree.tree_leaves(state)]
+    small = {"a": np.ones(2), "b": [np.ones(())]}
+    for wrong, said in (
+        ({}, "the structure"),
+        ({**state, "slots": state["slots"][:1]}, "the structure"),
+        ({**state, "slots": [state["slots"][0], small]}, "a moment of shape (2,)"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            opt.restore(params, wrong)
+        assert (caught.value.operation, caught.value.argument) == ("restore", "state")
+        assert said in caught.value.found
+    with pytest.raises(NotALeafError, match="`restore` refused `params`"):
+        opt.restore([np.ones(2)], {"steps": 1, "slots": [[np.ones(2)]] * 2})
+    with pytest.raises(NotALeafError, match="`state` refused `params`"):
+        opt.state([np.ones(2)])
+    assert [x.tolist() for x in optree.tree_leaves(opt.state(params))] == before
+
+
+def test_errors_name_the_call_and_the_argument_that_users_wrote() -> None:
+    w = ta.variable(START)
+    opt, other = ta.optim.SGD(0.1), w.clone()
+    with pytest.raises(
+        NotUniqueError, match="`update` refused `params`.*shape \\(3,\\)"
+    ):
+        opt.update([w], bundle(w, GRADS[0]))
+    del other
+    with pytest.raises(NotALeafError, match="`update` refused `params`: a `numpy.nda"):
+        opt.update([START], bundle(w, GRADS[0]))
+    with pytest.raises(
+        InvalidArgumentError, match="`Adam` refused `lr`: found a `list`"
+    ):
+        ta.optim.Adam([w])  # type: ignore[arg-type]
+    with (
+        ta.exclusive(w),
+        pytest.raises(UseAfterMoveError, match="block has"),
+    ):
+        w.shape
+    assert w.tolist() == START.tolist()

@@ -63,6 +63,7 @@ from ._named_sizes import SymbolicProgram
 from ._named_sizes import trace as program_of  # `trace` is the one of a matrix
 from ._namespace import *
 from ._numbers import dtype_of, real_of
+from ._other_names import missing_in as missing_in
 from ._plan import Plan, plan
 from ._pytrees import stop_gradient
 from ._registration import Operation as Operation

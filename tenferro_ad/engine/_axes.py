@@ -18,6 +18,7 @@ from ..errors import (
     InvalidArgumentError,
     ShapeError,
     TenferroError,
+    type_name,
 )
 
 Axes = int | Sequence[int]
@@ -49,7 +50,7 @@ def int_of(
             argument=argument,
             found=f"{value!r}"
             if isinstance(value, str | float | bool | None)
-            else f"an object of type `{type(value).__name__}`",
+            else f"an object of type `{type_name(value)}`",
             fix="pass an integer",
         )
     if (low is not None and found < low) or (high is not None and found >= high):

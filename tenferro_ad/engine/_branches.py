@@ -15,7 +15,7 @@ import numpy as np
 
 from .._aval import mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, Account, State
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..errors import DTypeError, InvalidArgumentError, ShapeError, type_name
 from ..ops import body_of, branched, evaluate
 from ..tape import TOOLS
 from ._bodies import Traced, joined, placed, taking, unflatten, unused
@@ -83,7 +83,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         raise DTypeError(
             operation="switch",
             argument="branches",
-            found=f"an object of type `{type(branches).__name__}`",
+            found=f"an object of type `{type_name(branches)}`",
             fix="pass a list of functions",
         )
     for branch in branches:

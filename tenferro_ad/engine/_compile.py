@@ -13,7 +13,13 @@ import numpy as np
 import optree
 
 from .._ledger import STATE
-from ..errors import BorrowConflictError, InvalidArgumentError, NotUniqueError
+from ..errors import (
+    BorrowConflictError,
+    InvalidArgumentError,
+    NotUniqueError,
+    a_kind,
+    type_name,
+)
 from ..ops import evaluate
 from ..runtime import (
     Cache,
@@ -25,8 +31,9 @@ from ..runtime import (
 )
 from ..storage import ValueRecord, land, record_of
 from ._dispatch import HANDLES
-from ._eager import DONATED, EagerTensor
+from ._eager import EagerTensor
 from ._make import device_in, tensors
+from ._moved_out import DONATED
 from ._pytrees import flatten, need_callable, numbers_of
 from ._trace import aval_like, handles_on, merged, traced
 
@@ -235,7 +242,7 @@ def _static(x: Any) -> Any:
         raise InvalidArgumentError(
             operation="compile",
             argument="args",
-            found=f"an object of type `{type(x).__name__}`, which is compared by "
+            found=f"an object of type `{type_name(x)}`, which is compared by "
             "identity: a run would not see what changes in it",
             fix="pass its tensors, register its type as a pytree node (`optree`), or "
             "let the function close over it",
@@ -350,7 +357,7 @@ def compile(
         raise InvalidArgumentError(
             operation="compile",
             argument="fn",
-            found=f"a `{type(fn).__name__}`",
+            found=a_kind(fn),
             fix="pass a function of tensors",
         )
     return Compiled(fn, numbers_of(donate_argnums, "compile", "donate_argnums"))

@@ -9,7 +9,7 @@ import numpy as np
 import optree
 
 from .._aval import Aval, is_inexact, mismatch
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, a_kind
 from ._eager import EagerTensor
 from ._make import as_tensor
 from ._pytrees import NAMESPACE, flatten
@@ -72,7 +72,7 @@ class Forms:
         many = isinstance(given, tuple | list)
         if many and len(given) == len(self._defs):
             return
-        what = f"{len(given)} cotangents" if many else f"a `{type(given).__name__}`"
+        what = f"{len(given)} cotangents" if many else a_kind(given)
         raise InvalidArgumentError(
             operation=self._operation,
             argument="bwd",

@@ -12,7 +12,7 @@ import optree
 
 from .._aval import Aval, is_inexact, mismatch
 from .._ledger import STATE
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, a_kind
 from ..ops import CUSTOM_JVP, CUSTOM_VJP, body_of
 from ..tape import TOOLS
 from ._bodies import Traced, joined, structure_of, taking, unflatten, unused
@@ -100,7 +100,7 @@ def pair_of(operation: str, argument: str, out: Any) -> tuple[Any, Any]:
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,
-            found=f"a rule that gives a `{type(out).__name__}`"
+            found=f"a rule that gives {a_kind(out)}"
             + (f" of {len(out)}" if isinstance(out, tuple | list) else ""),
             fix="return the pair `(out, residuals)`"
             if argument == "fwd"

@@ -11,7 +11,7 @@ from typing import Any, final, overload
 
 from ..backends import DeviceInfo
 from ..backends import devices as found_devices
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, type_name
 from ..ops import TO_DEVICE
 from ..runtime import DEFAULT_DEVICE, device_of
 from ._dispatch import HANDLES
@@ -126,7 +126,7 @@ def to_device(self: EagerTensor, device: Any, /, *, stream: Any = None) -> Eager
         raise InvalidArgumentError(
             operation="to_device",
             argument="stream",
-            found=f"an object of type `{type(stream).__name__}`",
+            found=f"an object of type `{type_name(stream)}`",
             fix="leave it out: transfers are ordered by their device",
         )
     return to(self, device)

@@ -7,7 +7,7 @@ no write authority; `into_value` moves the owner out when nobody else holds the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from ..storage import (
     host_elements,
 )
 from ..tape import Leaf
+from ._moved_out import gone
 from ._numbers import need_parts
 from ._value_guard import ValueGuard
 from ._watched_sizes import WATCH, Watch
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
     from ._operators import Operators
 else:
     Operators = object
-
-
-DONATED: Final = -2
-"""The node of a handle whose value a compiled function took over."""
 
 
 @final
@@ -155,12 +152,7 @@ class EagerTensor(Operators):
     def _live(self, operation: str) -> ValueRecord:
         record: ValueRecord | None = self._rec
         if record is None:
-            donated = self._node == DONATED
-            raise UseAfterMoveError(
-                operation=operation,
-                kind="EagerTensor",
-                consumed_by="compiled function" if donated else "into_value",
-            )
+            raise UseAfterMoveError(operation=operation, **gone(self._node))
         return record
 
     # -- ownership ---------------------------------------------------------------------
@@ -309,7 +301,10 @@ class EagerTensor(Operators):
                 operation=operation,
                 argument="self",
                 found=f"shape {record.aval.shape}",
-                fix="reduce it to one element (`ta.sum`, indexing), or use `numpy()`",
+                fix="reduce it to one boolean (`ta.any`, `ta.all`), or choose by "
+                "element with `ta.where`"
+                if operation == "bool"
+                else "reduce it to one element (`ta.sum`, indexing), or use `numpy()`",
             )
         return host_elements(record, operation).reshape(())
 
@@ -349,6 +344,9 @@ class EagerTensor(Operators):
 
     def __index__(self) -> int:
         return self._one("index").__index__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self._one("format").item(), spec) if spec else str(self)
 
     def __len__(self) -> int:
         shape = self.shape

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError, ShapeError, named
+from ..errors import DTypeError, InvalidArgumentError, ShapeError, named, type_name
 from ..ops import exact
 from ..runtime import device_of
 from ._axes import int_of, shape_of
@@ -51,7 +51,7 @@ def _scalar(operation: str, argument: str, value: Any) -> bool | int | float | c
     raise InvalidArgumentError(
         operation=operation,
         argument=argument,
-        found=f"an object of type `{type(value).__name__}`",
+        found=f"an object of type `{type_name(value)}`",
         fix="pass a number",
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from opt_einsum import get_symbol
 from opt_einsum.paths import get_path_fn
 
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError, ShapeError, type_name
 from ..ops import einsum_sizes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -98,7 +98,7 @@ def _explicit(subscripts: Any, shapes: tuple[Shape, ...]) -> str:
     if not isinstance(subscripts, str):
         _refuse(
             "subscripts",
-            f"an object of type `{type(subscripts).__name__}`",
+            f"an object of type `{type_name(subscripts)}`",
             'write the terms as text first: `einsum("ij,jk->ik", x, y)`',
         )
     if not shapes:
@@ -184,7 +184,7 @@ def _path(equation: str, shapes: tuple[Shape, ...], optimize: Any) -> Path:
     if not (isinstance(optimize, bool | str) or callable(optimize)):
         _refuse(
             "optimize",
-            f"an object of type `{type(optimize).__name__}`",
+            f"an object of type `{type_name(optimize)}`",
             "pass True, False, a method's name, a path or a function",
         )
     if optimize is True:

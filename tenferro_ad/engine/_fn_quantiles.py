@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError, named
+from ..errors import DTypeError, InvalidArgumentError, named, type_name
 from ..ops import span
 from ._axes import Axes, reduced_axes
 from ._dispatch import HANDLES
@@ -72,7 +72,7 @@ def quantile(
         raise DTypeError(
             operation="quantile",
             argument="q",
-            found=f"an object of type `{type(q).__name__}`",
+            found=f"an object of type `{type_name(q)}`",
             fix="pass numbers from 0 to 1",
         ) from None
     if not np.all((shares >= 0.0) & (shares <= 1.0)):

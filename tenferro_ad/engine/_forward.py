@@ -9,7 +9,7 @@ import optree
 
 from .._aval import mismatch
 from .._ledger import STATE
-from ..errors import DTypeError, InvalidArgumentError, ShapeError
+from ..errors import DTypeError, InvalidArgumentError, ShapeError, a_kind, type_name
 from ..tape import hold
 from ._dispatch import chain_of, enter_level, inside, leave_level, living, value_at
 from ._eager import EagerTensor, constant
@@ -47,7 +47,7 @@ def jvp(
             raise InvalidArgumentError(
                 operation="jvp",
                 argument=name,
-                found=f"a `{type(given).__name__}`",
+                found=a_kind(given),
                 fix="pass a tuple with one entry for each argument of `f`",
             )
     if len(primals) != len(tangents):
@@ -146,7 +146,7 @@ def hvp(
         raise DTypeError(
             operation="hvp",
             argument="primals",
-            found=f"an object of type `{type(primals).__name__}`",
+            found=f"an object of type `{type_name(primals)}`",
             fix="pass a tuple of arguments",
         )
     numbers = 0 if len(primals) == 1 else tuple(range(len(primals)))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError
+from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError, type_name
 from ..runtime import brought, host_aval
 from ..storage import duplicate
 from ._dispatch import HANDLES
@@ -64,7 +64,7 @@ def host_array_of(x: Any, operation: str) -> np.ndarray[Any, Any]:
         raise DTypeError(
             operation=operation,
             argument="x",
-            found=f"an object of type `{type(x).__name__}` without `__dlpack__`",
+            found=f"an object of type `{type_name(x)}` without `__dlpack__`",
             fix="pass an array of a library that speaks DLPack",
         )
     kind, index = x.__dlpack_device__()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._aval import aval_of
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError, ShapeError, a_kind
 from ..ops import body_of, scanned
 from ..tape import TOOLS
 from ._axes import int_of
@@ -75,7 +75,7 @@ def scan(
             raise InvalidArgumentError(
                 operation="scan",
                 argument="f",
-                found=f"a function that gives a `{type(out).__name__}`",
+                found=f"a function that gives {a_kind(out)}",
                 fix="return the pair `(carry, y)`; y may be None",
             )
         return out[0], out[1]

@@ -14,14 +14,27 @@ from ..errors import (
     InvalidArgumentError,
     TenferroError,
     TracedConversionError,
+    a_kind,
+    type_name,
 )
 from ..ops import TO_DEVICE
 from ..runtime import brought, device_of, host_aval
-from ..storage import Tensor, TensorView, TensorViewMut, record_of
+from ..storage import (
+    Tensor,
+    TensorView,
+    TensorViewMut,
+    TypedTensor,
+    TypedTensorView,
+    TypedTensorViewMut,
+    record_of,
+)
 from ..tape import Leaf, hold
 from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
 from ._numbers import dtype_of, need_parts
+from ._value_guard import ValueGuard
+
+_VIEWS = (TensorView, TensorViewMut, TypedTensorView, TypedTensorViewMut, ValueGuard)
 
 
 def asarray(
@@ -31,8 +44,9 @@ def asarray(
 
     Args:
         obj: a number, nested sequence, NumPy array (copied in: one `Transfer`), a
-            `Tensor` (moves in), or an eager tensor: the same value, tracked as it was,
-            without an event unless `copy=True` (one `ExplicitDuplicate`).
+            `Tensor` (moves in as it is; with `copy=True` it stays and is copied), or an
+            eager tensor: the same value, tracked as it was, without an event unless
+            `copy=True` (one `ExplicitDuplicate`).
         dtype: convert to this dtype.
         copy: True always copies, False never (raises where a copy is needed), None
             copies outside data only.
@@ -45,9 +59,11 @@ def asarray(
     """
     if isinstance(obj, EagerTensor):
         return _as_asked(obj, dtype, device, copy)
+    if isinstance(obj, TypedTensor):
+        obj = obj.erase()
     if isinstance(obj, Tensor):
-        return _moved(obj)
-    if isinstance(obj, TensorView | TensorViewMut):
+        return _moved(obj, dtype, device, copy)
+    if isinstance(obj, _VIEWS):
         raise DTypeError(
             operation="asarray",
             argument="obj",
@@ -97,15 +113,24 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
         )
     try:
         return np.asarray(x, dtype=dtype)
+    except TracedConversionError as error:  # of a tensor in a list
+        raise TracedConversionError(
+            operation="asarray",
+            argument="obj",
+            found=f"a list with {error.found}",
+            fix="join tensors with `ta.stack` or `ta.concat`, which record",
+        ) from None
     except TenferroError:
-        raise  # of a tensor in a list
-    except (TypeError, ValueError, OverflowError) as error:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         wanted = "" if dtype is None else f" for dtype `{dtype}`"
         raise DTypeError(
             operation="asarray",
             argument="obj",
-            found=f"a `{type(x).__name__}` that makes no array{wanted} ({error})",
-            fix="pass numbers in rows of equal length, and a dtype that holds them",
+            found=f"{a_kind(x)} that makes no array{wanted} ({error})",
+            fix="pass numbers in rows of equal length, and a dtype that holds them"
+            if isinstance(x, Sequence)
+            else "convert it to a NumPy array first",
         ) from None
 
 
@@ -152,7 +177,7 @@ def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
         raise DTypeError(
             operation=operation,
             argument="arrays",
-            found=f"an object of type `{type(arrays).__name__}`",
+            found=f"an object of type `{type_name(arrays)}`",
             fix="pass a list of tensors",
         )
     xs = list(tensors(*arrays))
@@ -166,9 +191,24 @@ def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
     return xs
 
 
-def _moved(tensor: Tensor) -> EagerTensor:
-    shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
-    return constant(record_of(tensor, aval_of(shape, dtype, device), "asarray"))
+def _moved(tensor: Tensor, dtype: Any, device: Any, copy: bool | None) -> EagerTensor:
+    """The owner as a handle; a copy of it if that is asked for."""
+    aval = aval_of(tensor.shape, tensor.dtype, tensor.device)
+    wanted = aval.dtype if dtype is None else dtype_of("asarray", dtype)
+    target = aval.device if device is None else device_of(device, "asarray")
+    if wanted != aval.dtype or target is not aval.device:
+        # The conversion may fail, and the owner would be gone.
+        name = "dtype" if wanted != aval.dtype else "device"
+        raise InvalidArgumentError(
+            operation="asarray",
+            argument=name,
+            found=f"another {name} than that of a `Tensor`, which moves in as it is",
+            fix="convert the handle: `ta.astype(ta.asarray(t), dtype)`"
+            if name == "dtype"
+            else "move the handle: `ta.asarray(t).to(device)`",
+        )
+    owner = tensor.duplicate() if copy else tensor
+    return constant(record_of(owner, aval, "asarray"))
 
 
 def variable(x: Any, *, dtype: Any = None) -> EagerTensor:

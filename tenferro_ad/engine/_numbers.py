@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError, type_name
 
 
 def dtype_of(operation: str, dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
@@ -25,7 +25,7 @@ def dtype_of(operation: str, dtype: Any, argument: str = "dtype") -> np.dtype[An
             argument=argument,
             found=f"`{dtype}`"
             if isinstance(dtype, str | type | np.dtype)
-            else f"an object of type `{type(dtype).__name__}`",
+            else f"an object of type `{type_name(dtype)}`",
             fix="pass a numeric or boolean dtype such as `ta.float32`",
         )
     made: np.dtype[Any] = found
@@ -68,7 +68,7 @@ def real_of(
         raise DTypeError(
             operation=operation,
             argument=argument,
-            found=f"an object of type `{type(value).__name__}`",
+            found=f"an object of type `{type_name(value)}`",
             fix="pass a real number",
         ) from None
     below, above = low is not None and found < low, high is not None and found > high

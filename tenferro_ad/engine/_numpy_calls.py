@@ -9,16 +9,17 @@ is refused.)
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from ..errors import TracedConversionError
+from ..errors import TenferroError, TracedConversionError
+from ..runtime import is_symbolic, traced_error
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_elementwise import pow
+from ._other_names import public_name
 
 _OPERATORS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
     np.add: HANDLES.add,
@@ -40,28 +41,6 @@ _OPERATORS: Final[dict[Any, Callable[[Any, Any], Any]]] = {
     np.less_equal: HANDLES.less_equal,
     np.greater: HANDLES.greater,
     np.greater_equal: HANDLES.greater_equal,
-}
-# Names that differ: NumPy's, and ours.
-_OURS: Final = {
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "absolute": "abs",
-    "amax": "max",
-    "amin": "min",
-    "concatenate": "concat",
-    "conjugate": "conj",
-    "cumsum": "cumulative_sum",
-    "cumprod": "cumulative_prod",
-    "invert": "bitwise_invert",
-    "power": "pow",
-    "rint": "round",
-    "transpose": "permute_dims",
-    "true_divide": "divide",
 }
 
 
@@ -99,7 +78,7 @@ def array_function(
 def _arrays(name: str, given: Any) -> Any:
     """Arguments with read-only arrays instead of tensors."""
     if isinstance(given, EagerTensor):
-        if given.is_tracked:
+        if given.is_tracked or is_symbolic(given._record):
             raise _refused(name, given)
         return given.numpy()
     if type(given) in (list, tuple):
@@ -109,13 +88,20 @@ def _arrays(name: str, given: Any) -> Any:
     return given
 
 
-def _refused(name: str, x: EagerTensor) -> TracedConversionError:
-    ours = _OURS.get(name, name)
-    root = sys.modules[__name__.partition(".")[0]]
-    known = ours in getattr(root, "__all__", ())
-    instead = f"use `ta.{ours}`, which records" if known else "use functions of `ta`"
+def _refused(name: str, x: EagerTensor) -> TenferroError:
+    ours = public_name(name)
+    instead = f"use `{ours}`, which records" if ours else "use functions of `ta`"
+    operation = f"numpy.{name}"
+    if is_symbolic(x._record):
+        error = traced_error(operation, x._record.array)
+        if isinstance(error, TracedConversionError):
+            fix = f"{instead}, or compute this part outside the traced function"
+            error = TracedConversionError(
+                operation=operation, found=error.found, fix=fix
+            )
+        return error
     return TracedConversionError(
-        operation=f"numpy.{name}",
+        operation=operation,
         found=f"a tracked value of shape {x.shape}, whose derivative would be lost",
         fix=f"{instead}, or take `ta.stop_gradient(x)` to make it a constant",
     )

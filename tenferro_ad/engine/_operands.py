@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import DTypeError, InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError, type_name
 from ..ops import Op
 from ..runtime import PLAN_LIMIT, brought, host_aval, scalar_key, scalar_record
+from ..storage import Tensor
 from ._eager import EagerTensor, constant
 
 
@@ -71,9 +72,14 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
         return constant(record)
     if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
         return x
+    is_owner = isinstance(x, Tensor)
     raise DTypeError(
         operation=op.name,
         argument=op.args[0] if op.variadic else op.args[i],
-        found=f"an object of type `{type(x).__name__}`",
-        fix="pass a tensor (`ta.asarray`), a NumPy array or a Python number",
+        found="a `Tensor`, which owns bytes and computes nothing"
+        if is_owner
+        else f"an object of type `{type_name(x)}`",
+        fix="move it into a handle first: `ta.asarray(t)`"
+        if is_owner
+        else "pass a tensor (`ta.asarray`), a NumPy array or a Python number",
     )

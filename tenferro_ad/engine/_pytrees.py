@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import optree
 
 from .._aval import is_inexact
 from .._ledger import STATE
-from ..errors import DTypeError, IntegerInputError, InvalidArgumentError
+from ..errors import (
+    DTypeError,
+    IntegerInputError,
+    InvalidArgumentError,
+    a_kind,
+    type_name,
+)
 from ..ops import OPS
 from ..runtime import direct, is_symbolic
 from ..tape import hold
@@ -19,6 +26,10 @@ from ._eager import EagerTensor, constant
 from ._make import as_tensor
 
 NAMESPACE: Final = "tenferro_ad"
+TREES: Final = (
+    "pass tensors in a pytree: lists, dicts, or a class that `optree` knows (in its "
+    "namespace `tenferro_ad`)"
+)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -26,19 +37,38 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
     return list(leaves), treedef
 
 
+def is_data(x: Any) -> bool:
+    """A tensor, an array or a number, and no object that may hold some."""
+    return isinstance(x, EagerTensor | np.ndarray | np.generic | int | float | complex)
+
+
+def _leaf(x: Any, operation: str, argument: str) -> EagerTensor:
+    try:
+        return as_tensor(x)
+    except DTypeError as error:
+        raise DTypeError(
+            operation=operation,
+            argument=argument,
+            found=error.found if is_data(x) else a_kind(x),
+            fix=error.fix if is_data(x) else TREES,
+        ) from None
+
+
 def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any]:
     """The leaves of a pytree as tensors that carry a derivative.
 
     Raises:
         IntegerInputError: a leaf is an integer or boolean.
+        DTypeError: a leaf is no data.
     """
     leaves, treedef = flatten(tree)
-    tensors = [as_tensor(x) for x in leaves]
-    for path, x in zip(treedef.paths(), tensors, strict=True):
+    names = [argument + "".join(f"[{p!r}]" for p in path) for path in treedef.paths()]
+    tensors = [_leaf(x, operation, name) for x, name in zip(leaves, names, strict=True)]
+    for name, x in zip(names, tensors, strict=True):
         if not is_inexact(x.dtype):
             raise IntegerInputError(
                 operation=operation,
-                argument=argument + "".join(f"[{p!r}]" for p in path),
+                argument=name,
                 found=f"dtype {x.dtype}",
                 fix="convert it to a float (`ta.astype`), or leave it out of the "
                 "arguments to differentiate",
@@ -64,7 +94,7 @@ def need_callable(operation: str, f: Any, argument: str = "f") -> None:
         raise DTypeError(
             operation=operation,
             argument=argument,
-            found=f"an object of type `{type(f).__name__}`",
+            found=f"an object of type `{type_name(f)}`",
             fix="pass a function; it is called here",
         )
 

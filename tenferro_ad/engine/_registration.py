@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from .._ledger import STATE
-from ..errors import DTypeError, InvalidArgumentError, UndeclaredSaveError
+from ..errors import DTypeError, InvalidArgumentError, UndeclaredSaveError, a_kind
 from ..ops import Evaluator, Library, Op, View, Write, forget_bodies, keywords
 from ..runtime import DIRECT, forget_graphs
 from ._dispatch import HANDLES
@@ -106,7 +106,7 @@ def _comparable(operation: str, name: str, value: Any) -> Any:
         raise InvalidArgumentError(
             operation=operation,
             argument=name,
-            found=f"a `{type(value).__name__}`, which is no parameter",
+            found=f"{a_kind(value)}, which is no parameter",
             fix="pass numbers, strings, dtypes or tuples; arrays are operands",
         ) from None
     return value
@@ -251,7 +251,7 @@ def _wrong(argument: str, given: Any, fix: str) -> DTypeError:
     return DTypeError(
         operation="register_op",
         argument=argument,
-        found=f"a `{type(given).__name__}`",
+        found=a_kind(given),
         fix=fix,
     )
 
@@ -292,7 +292,7 @@ def operation_of(x: Any) -> Op:
     raise InvalidArgumentError(
         operation="check_op",
         argument="op",
-        found=f"a `{type(x).__name__}`",
+        found=a_kind(x),
         fix="pass what `ta.register_op` gave",
     )
 
@@ -306,7 +306,7 @@ def _kernel_of(kernel: Any) -> Any:
         raise InvalidArgumentError(
             operation="register_op",
             argument="kernel",
-            found=f"a `{type(kernel).__name__}`",
+            found=a_kind(kernel),
             fix="give a function `kernel(call, outs, ins)`, or a kernel of "
             "`ta.extension`",
         )
@@ -416,7 +416,7 @@ class _Guard(Evaluator):
         raise UndeclaredSaveError(
             operation=self._operation,
             argument=self._where,
-            found=f"a rule that reads a `{type(value).__name__}`"
+            found=f"a rule that reads {a_kind(value)}"
             + ("" if shape is None else f" of shape {shape}")
             + ", which it does not name",
             fix="name operands and outputs as keyword-only arguments of the rule; make "

@@ -15,6 +15,7 @@ from ..errors import (
     InactiveTapeError,
     NotScalarError,
     TapeConsumedError,
+    a_kind,
 )
 from ..ops import OPS, Program
 from ..runtime import direct
@@ -177,7 +178,7 @@ class Tape:
             raise GradientError(
                 operation="retain",
                 argument="y",
-                found=f"a `{type(y).__name__}`",
+                found=a_kind(y),
                 fix="pass an eager tensor",
             )
         self._core.extra.append(hold(y._record))
@@ -247,8 +248,12 @@ def seed_of(loss: EagerTensor, cotangent: Any, operation: str) -> EagerTensor:
                 operation=operation,
                 argument="loss",
                 found=f"a value of shape {aval.shape} and dtype {aval.dtype}",
-                fix="reduce it to a real scalar (`ta.sum`, `ta.real`), or pass "
-                "`cotangent=` of the same shape",
+                fix="reduce it to a real scalar (`ta.sum`, `ta.real`), or "
+                + (
+                    "pass `cotangent=` of the same shape"
+                    if operation == "backward"
+                    else "use `ta.vjp`, which takes a cotangent, or `ta.jacrev`"
+                ),
             )
         record = direct()[OPS["full"]]((), aval.dtype, 1, aval.device)
         return constant(record)
@@ -316,7 +321,7 @@ def backward_from(
         raise GradientError(
             operation=operation,
             argument="loss",
-            found=f"a `{type(loss).__name__}`",
+            found=a_kind(loss),
             fix="pass the eager tensor that was computed on the tape",
         )
     seed = seed_of(loss, cotangent, operation)
@@ -329,7 +334,9 @@ def backward_from(
             operation=operation,
             argument="loss",
             found="a value that this tape did not record"
-            + ("" if loss.is_tracked else " (it depends on no variable)"),
+            + (
+                "" if loss.is_tracked else " (computed outside it, or from no variable)"
+            ),
             fix="compute it from variables inside this tape's `with` block",
         )
     outer = core.outer

@@ -16,7 +16,7 @@ import optree
 
 from .._aval import Aval, aval_of, mismatch
 from .._ledger import OPERATION_OUTPUT, STATE, State
-from ..errors import DTypeError, InvalidArgumentError
+from ..errors import DTypeError, InvalidArgumentError, a_kind
 from ..ops import Program, evaluate, optimise
 from ..runtime import Taken, Trace, device_of, direct, host_aval
 from ..storage import ValueRecord
@@ -79,9 +79,7 @@ class Spec:
             raise InvalidArgumentError(
                 operation="Spec.at",
                 argument="sizes",
-                found=f"no length for `{missing[0]}`"
-                if known
-                else f"a `{type(sizes).__name__}`",
+                found=f"no length for `{missing[0]}`" if known else a_kind(sizes),
                 fix="give a mapping with a length for each name",
             )
         shape = tuple(

@@ -20,13 +20,23 @@ from ..errors import (
     NotALeafError,
     ShapeError,
     TapeConsumedError,
+    a_kind,
 )
 from ..tape import Gradients, Leaf, TapeRecord
 from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor, constant
 from ._levels import ReverseLevel
 from ._make import as_tensor
-from ._pytrees import args_of, flatten, need_callable, relinked, tensors_of, zeros_for
+from ._pytrees import (
+    TREES,
+    args_of,
+    flatten,
+    is_data,
+    need_callable,
+    relinked,
+    tensors_of,
+    zeros_for,
+)
 from ._tape import (
     StrongZero,
     backward_from,
@@ -110,7 +120,7 @@ def _scalar_output(f_out: Any, has_aux: bool, operation: str) -> tuple[Any, Any]
         raise GradientError(
             operation=operation,
             argument="f",
-            found=f"a function that returned a `{type(out).__name__}`",
+            found=f"a function that returned {a_kind(out)}",
             fix="return one scalar tensor",
         )
     return out, aux
@@ -153,9 +163,11 @@ def value_and_grad(
                     raise NotALeafError(
                         operation="value_and_grad",
                         argument=f"argument {n}" + "".join(f"[{p!r}]" for p in path),
-                        found=f"a `{type(x).__name__}` that is no variable",
+                        found=f"{a_kind(x)} that is no variable",
                         fix="make it one with `ta.variable`, or use `ta.grad`, which "
-                        "takes any arrays and returns a pytree",
+                        "takes any arrays and returns a pytree"
+                        if is_data(x)
+                        else TREES,
                     )
                 rec.core.leaf(token, x.aval)
         out, aux = _scalar_output(rec.call(f, args, kwargs), has_aux, "value_and_grad")
@@ -277,7 +289,7 @@ def vjp(
             raise GradientError(
                 operation="vjp",
                 argument=f"output {k}",
-                found=f"a `{type(y).__name__}`",
+                found=a_kind(y),
                 fix="return tensors",
             )
         node = rec.node(y)

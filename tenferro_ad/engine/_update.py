@@ -23,12 +23,15 @@ from ..errors import (
     DTypeError,
     InvalidArgumentError,
     NotUniqueError,
+    a_kind,
+    type_name,
 )
 from ..ops import Expr, Op, call, elementwise, var
 from ..runtime import plan_of, scalar_record
 from ..storage import TensorView, TensorViewMut, ValueRecord
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._moved_out import LENT
 from ._pytrees import need_callable
 
 
@@ -64,7 +67,7 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
             raise NotUniqueError(
                 operation="exclusive",
                 argument="tensors",
-                found="someone else still holds this value",
+                found=f"someone else still holds the value of shape {x.shape}",
                 fix="drop the other holders (handles, tapes that retain it), or work "
                 "on `duplicate_value()`",
                 recovered=x,
@@ -78,15 +81,16 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
         for view in views:
             view.close()
         raise
+    nodes = [x._node for x in tensors]
     for x in tensors:
-        x._rec = None  # type: ignore[assignment]
+        x._rec, x._node = None, LENT  # type: ignore[assignment]
     try:
         yield views
     finally:
         for view in views:
             view.close()
-        for x, record in zip(tensors, records, strict=True):
-            x._rec = record
+        for x, record, node in zip(tensors, records, nodes, strict=True):
+            x._rec, x._node = record, node
 
 
 class _Functions:
@@ -141,7 +145,7 @@ def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
         raise InvalidArgumentError(
             operation="fused",
             argument="fn",
-            found=f"a function that returned a `{type(expr).__name__}`",
+            found=f"a function that returned {a_kind(expr)}",
             fix="return an expression of its arguments",
         )
     return Fused(elementwise(name or "fused", expr, params))
@@ -166,7 +170,7 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
         raise DTypeError(
             operation="update",
             argument="kernel" if view else "target",
-            found=f"an object of type `{type(kernel if view else target).__name__}`",
+            found=f"an object of type `{type_name(kernel if view else target)}`",
             fix="make it with `ta.fused`"
             if view
             else "lend a view: `with ta.exclusive(w) as (target,): ...`",
@@ -189,7 +193,7 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
                 raise DTypeError(
                     operation="update",
                     argument="operands",
-                    found=f"an object of type `{type(x).__name__}`",
+                    found=f"an object of type `{type_name(x)}`",
                     fix="pass tensors, views or numbers: `ta.asarray(x)` takes it over",
                 )
             record = scalar_record(x, np.result_type(target.dtype, x), device)

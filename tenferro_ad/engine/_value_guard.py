@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from ..errors import ExpiredCapabilityError
-from ..storage import TensorView, ValueRecord
+from ..storage import TensorView, ValueRecord, as_array
 from ..tape import hold
 
 
@@ -19,6 +19,7 @@ class ValueGuard:
     """
 
     __slots__ = ("_record", "_view")
+    __array__ = as_array
 
     def __init__(self, record: ValueRecord) -> None:
         self._record: ValueRecord | None = record
@@ -32,9 +33,14 @@ class ValueGuard:
         Raises:
             ExpiredCapabilityError: the guard has ended.
         """
+        return self._lent("view")
+
+    def _lent(self, operation: str) -> TensorView:
         if self._record is None:
             raise ExpiredCapabilityError(
-                operation="view", kind="ValueGuard", ended_by="close"
+                operation=operation,
+                kind="ValueGuard",
+                fix="read inside the `with` block, or call `value()` again",
             )
         if self._view is None:
             home = self._record.container()
@@ -49,7 +55,7 @@ class ValueGuard:
 
         Cost: no copy; waits for the value on asynchronous lanes.
         """
-        return self.view.numpy()
+        return self._lent("numpy").numpy()
 
     def close(self) -> None:
         """End the borrow; arrays handed out keep theirs.

@@ -65,7 +65,7 @@ def _listed(operation: str, argument: str, value: Any) -> tuple[Any, ...]:
     raise errors.DTypeError(
         operation=operation,
         argument=argument,
-        found=f"an object of type `{type(value).__name__}`",
+        found=f"an object of type `{errors.type_name(value)}`",
         fix="pass a sequence of integers",
     )
 

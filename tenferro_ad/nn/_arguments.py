@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenferro_ad.errors import DTypeError, InvalidArgumentError
+from tenferro_ad.errors import DTypeError, InvalidArgumentError, type_name
 
 
 def number(
@@ -27,7 +27,7 @@ def number(
         raise DTypeError(
             operation=operation,
             argument=argument,
-            found=f"an object of type `{type(value).__name__}`",
+            found=f"an object of type `{type_name(value)}`",
             fix=f"pass a Python {word}",
         )
     if not value >= low or (high is not None and value > high):

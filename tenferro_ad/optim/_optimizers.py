@@ -36,15 +36,19 @@ _adam = ta.fused(
 )
 
 
-def _check(name: str, value: float, low: float, high: float) -> None:
+def _check(operation: str, name: str, value: float, low: float, high: float) -> None:
     """Refuse a setting outside [low, high)."""
     number = isinstance(value, int | float)
     if not number or not low <= value < high:
+        below = "a finite number" if high == math.inf else f"a number below {high:g}"
+        fix = f"use {below}, at least {low:g}"
+        if name == "lr":
+            fix += ", or a function of the step; `update` takes the parameters"
         raise ta.errors.InvalidArgumentError(
-            operation="optimizer",
+            operation=operation,
             argument=name,
-            found=repr(value),
-            fix=f"use a number from {low:g} to below {high:g}",
+            found=repr(value) if number else ta.errors.a_kind(value),
+            fix=fix,
         )
 
 
@@ -58,11 +62,16 @@ class _Optimizer(ABC):
 
     def __init__(self, lr: float | Callable[[Any], Any]) -> None:
         if not callable(lr):
-            _check("lr", lr, 0.0, math.inf)
+            self._check("lr", lr, 0.0, math.inf)
         self.lr = lr
         self.steps = 0
         self._state: dict[Any, tuple[ta.EagerTensor, ...]] = {}
 
+    @classmethod
+    def _check(cls, name: str, value: float, low: float, high: float) -> None:
+        _check(cls.__name__, name, value, low, high)
+
+    @ta.errors.named(key="params", tensors="params")
     def update(self, params: Any, grads: ta.Gradients) -> None:
         """Change the variables of pytree `params` in place.
 
@@ -80,7 +89,7 @@ class _Optimizer(ABC):
             raise ta.errors.InvalidArgumentError(
                 operation="update",
                 argument="grads",
-                found=f"a `{type(grads).__name__}`",
+                found=ta.errors.a_kind(grads),
                 fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
             )
         leaves = optree.tree_leaves(params, namespace=_TREES)
@@ -107,6 +116,67 @@ class _Optimizer(ABC):
         finally:
             for _, g in pairs:
                 g.close()
+        self.steps = steps
+
+    @ta.errors.named()
+    def state(self, params: Any) -> dict[str, Any]:
+        """What `update` keeps for these variables, as a tree to save.
+
+        It has the form that `init` and `apply` have, and is a copy: later updates do
+        not change it. Variables that were not updated yet have zeros.
+
+        Raises:
+            NotALeafError: a leaf of `params` is no variable.
+            AllocationLimitError: the device has no room for it.
+
+        Cost: copies each moment once.
+        """
+        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
+        kept = [(w, self._state.get(_token(w, "state"))) for w in leaves]
+        columns = [
+            [
+                ta.zeros_like(w) if own is None else ta.asarray(own[k], copy=True)
+                for w, own in kept
+            ]
+            for k in range(self._states)
+        ]
+        device = leaves[0].device if leaves else None
+        return {
+            "steps": ta.full((), self.steps, dtype=ta.int32, device=device),
+            "slots": [optree.tree_unflatten(treedef, column) for column in columns],
+        }
+
+    @ta.errors.named()
+    def restore(self, params: Any, state: Any) -> None:
+        """Let `update` go on from a state that `state` gave, perhaps elsewhere.
+
+        Args:
+            params: the variables that `update` will be given, a pytree.
+            state: for a pytree of that structure and those shapes.
+
+        Raises:
+            NotALeafError: a leaf of `params` is no variable.
+            InvalidArgumentError: `state` has another structure, or other shapes. If
+                anything is refused, nothing changed.
+            AllocationLimitError: the device has no room for it.
+
+        Cost: copies each moment once.
+        """
+        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
+        tokens = [_token(w, "restore") for w in leaves]
+        blank = optree.tree_unflatten(treedef, [0] * len(leaves))
+        form: Any = {"steps": 0, "slots": [blank] * self._states}
+        expected = optree.tree_structure(form, namespace=_TREES)
+        given = optree.tree_structure(state, namespace=_TREES)
+        if given != expected:
+            raise _misfit(f"the structure {given}", f"the structure {expected}")
+        columns = [optree.tree_leaves(s, namespace=_TREES) for s in state["slots"]]
+        made = [
+            tuple(_moment(part, w) for part in own)
+            for w, *own in zip(leaves, *columns, strict=True)
+        ]
+        steps = int(state["steps"])
+        self._state.update(zip(tokens, made, strict=True))
         self.steps = steps
 
     def init(self, params: Any) -> dict[str, Any]:
@@ -181,6 +251,36 @@ class _Optimizer(ABC):
         """The new parameter and its new state."""
 
 
+def _token(w: Any, operation: str) -> Any:
+    """The key of a variable."""
+    token = w.leaf if isinstance(w, ta.EagerTensor) else None
+    if token is None:
+        raise ta.errors.NotALeafError(
+            operation=operation,
+            argument="params",
+            found=f"{ta.errors.a_kind(w)} that is no variable",
+            fix="use the tensors that `ta.variable` returned",
+        )
+    return token
+
+
+def _moment(part: Any, w: ta.EagerTensor) -> ta.EagerTensor:
+    """A moment of a variable, in memory of its own."""
+    given = ta.asarray(part)
+    if given.shape != w.shape:
+        raise _misfit(f"a moment of shape {given.shape}", f"the shape {w.shape}")
+    return ta.asarray(given, dtype=w.dtype, device=w.device, copy=True)
+
+
+def _misfit(found: str, wanted: str) -> ta.errors.InvalidArgumentError:
+    return ta.errors.InvalidArgumentError(
+        operation="restore",
+        argument="state",
+        found=found,
+        fix=f"give {wanted}, as `state` does for the same parameters",
+    )
+
+
 def _in_place(target: ta.TensorViewMut, kernel: Any, *operands: Any) -> Any:
     ta.update(target, kernel, *operands)
     return target
@@ -231,8 +331,8 @@ class SGD(_Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(lr)
-        _check("momentum", momentum, 0.0, 1.0)
-        _check("weight_decay", weight_decay, 0.0, math.inf)
+        self._check("momentum", momentum, 0.0, 1.0)
+        self._check("weight_decay", weight_decay, 0.0, math.inf)
         self.momentum = momentum
         self.nesterov = nesterov
         self.weight_decay = weight_decay
@@ -276,9 +376,9 @@ class Adam(_Optimizer):
     ) -> None:
         super().__init__(lr)
         for name, beta in zip(("betas[0]", "betas[1]"), betas, strict=True):
-            _check(name, beta, 0.0, 1.0)
-        _check("eps", eps, 0.0, math.inf)
-        _check("weight_decay", weight_decay, 0.0, math.inf)
+            self._check(name, beta, 0.0, 1.0)
+        self._check("eps", eps, 0.0, math.inf)
+        self._check("weight_decay", weight_decay, 0.0, math.inf)
         self.betas = betas
         self.eps = eps
         self.weight_decay = weight_decay

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, type_name
 
 
 def shown(value: Any) -> str:
@@ -17,7 +17,7 @@ def shown(value: Any) -> str:
         text = repr(value)
         if len(text) <= 60:
             return text
-    return f"an object of type `{type(value).__name__}`"
+    return f"an object of type `{type_name(value)}`"
 
 
 def seconds_of(operation: str, argument: str, value: Any) -> float | None:

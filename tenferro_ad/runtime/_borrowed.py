@@ -27,6 +27,7 @@ from ..errors import (
     NotEnqueuedError,
     ShapeError,
     UnsupportedError,
+    type_name,
 )
 from ..ops import Op
 from ..storage import TensorView, TensorViewMut
@@ -116,7 +117,7 @@ def submit_borrowed(bindings: BorrowedBindings) -> RetiredBorrowed:
         raise DTypeError(
             operation="submit_borrowed",
             argument="bindings",
-            found=f"an object of type `{type(bindings).__name__}`",
+            found=f"an object of type `{type_name(bindings)}`",
             fix="bind views first: `ta.BorrowedBindings.of_views(...)`",
         )
     bindings._require("submit_borrowed")

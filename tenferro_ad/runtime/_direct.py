@@ -15,7 +15,7 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import STATE
 from ..backends import CPU, Plan, find_device, infer_call, opened_devices
-from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError
+from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError, a_kind
 from ..ops import Applied, Call, Evaluator, Op, Region, RuleSpec
 from ..storage import ValueRecord
 from ._regions import region_plan
@@ -269,7 +269,7 @@ def device_of(device: Any, operation: str) -> Any:
         raise InvalidArgumentError(
             operation=operation,
             argument="device",
-            found=f"a `{type(device).__name__}`",
+            found=a_kind(device),
             fix="use a name that `ta.devices()` shows, or the device itself",
         )
     return device

@@ -24,6 +24,7 @@ from ..errors import (
     ScopedOutputExtractError,
     ScopedSubmitRejected,
     UnsupportedError,
+    a_kind,
 )
 from ..storage import (
     AllocationGroup,
@@ -220,7 +221,7 @@ def execute_scoped(
         raise InvalidArgumentError(
             operation="execute_scoped_read_only",
             argument="inputs",
-            found=f"a `{type(inputs).__name__}`",
+            found=a_kind(inputs),
             fix="lend views: `ta.ScopedReadInputs([tensor.as_view(), ...])`",
         )
     inputs._require("execute_scoped_read_only")

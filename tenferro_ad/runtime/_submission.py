@@ -25,6 +25,7 @@ from ..errors import (
     InvalidArgumentError,
     OutcomePendingError,
     SubmitRejected,
+    a_kind,
 )
 from ..ops import Op
 from ..storage import AdValueRecord, AllocationSpan, Tensor
@@ -311,7 +312,7 @@ class Submission:
             raise InvalidArgumentError(
                 operation="submit_detached",
                 argument="inputs",
-                found=f"a `{type(inputs).__name__}`",
+                found=a_kind(inputs),
                 fix="move the values into `ExecutionInputs`: a task owns what it uses",
             )
 

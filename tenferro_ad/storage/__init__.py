@@ -12,6 +12,7 @@ from ._access import (
     prepare_write,
 )
 from ._ad_record import AdValueRecord
+from ._as_array import as_array as as_array
 from ._binding import (
     DeviceArgument,
     DeviceRead,

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, assert_never, final
 
 from .._ownership import MoveOnly, Shared
-from ..errors import AccessError, InvalidArgumentError, TenferroError
+from ..errors import AccessError, InvalidArgumentError, TenferroError, a_kind
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor, CheckedInjectiveDescriptor
 from ._guard import HostReadGuard, HostWriteGuard
@@ -195,7 +195,7 @@ def prepare_write(checked: CheckedWrite, target: AccessTarget) -> PreparedWrite:
         raise InvalidArgumentError(
             operation="prepare_write",
             argument="checked",
-            found=f"a `{type(checked).__name__}`, which may not write",
+            found=f"{a_kind(checked)}, which may not write",
             fix="take the exclusive view and its `checked_write()`",
         )
     mut, injective = checked._part("prepare_write")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import final
 
 from .._ownership import MoveOnly, Shared
-from ..errors import BindError, InvalidArgumentError
+from ..errors import BindError, InvalidArgumentError, a_kind
 from ._access import PreparedDeviceRead, PreparedDeviceWrite
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor
@@ -166,7 +166,7 @@ def _expect(prepared: object, kind: type[MoveOnly], operation: str) -> None:
         raise InvalidArgumentError(
             operation=operation,
             argument="prepared",
-            found=f"a `{type(prepared).__name__}`",
+            found=a_kind(prepared),
             fix=f"give a `{kind.__name__}`, which only prepared access of its kind is",
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DTypeError, ShapeError
+from ..errors import DTypeError, ShapeError, type_name
 from ._provider import HostArray
 
 
@@ -19,7 +19,7 @@ def set_all(array: HostArray, value: Any) -> None:
         raise DTypeError(
             operation="fill",
             argument="value",
-            found=f"an object of type `{type(value).__name__}`",
+            found=f"an object of type `{type_name(value)}`",
             fix=f"pass a number that {array.dtype} can hold",
         ) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import final
 
 from .._ownership import Borrow, MoveOnly
-from ..errors import ExtractError, InvalidExtractSlotError, InvalidSlotError
+from ..errors import ExtractError, InvalidExtractSlotError, InvalidSlotError, a_kind
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor
 from ._disjoint import Request, prove_disjoint
@@ -211,7 +211,7 @@ class AllocationGroup(MoveOnly):
             raise error(
                 operation=operation,
                 argument="slot",
-                found=f"a `{type(slot).__name__}`",
+                found=a_kind(slot),
             )
         foreign = slot._table is not self._table
         where = "belongs to another group" if foreign else "is vacant"

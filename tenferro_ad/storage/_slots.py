@@ -18,6 +18,7 @@ from ..errors import (
     InvalidSlotError,
     LayoutError,
     TenferroError,
+    type_name,
 )
 from ._descriptor import CheckedDescriptor, check_descriptor
 from ._layout import CheckedLayout, WriteInjectivityProof
@@ -162,7 +163,7 @@ def live_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
             raise GroupConstructionError(
                 operation="of_tensors",
                 argument="tensors",
-                found=f"an object of type `{type(tensor).__name__}` at position {at}",
+                found=f"an object of type `{type_name(tensor)}` at position {at}",
                 fix="pass owners: `y.into_value()` or `y.duplicate_value()` makes one",
                 reason="not-an-owner",
                 slots=(at,),

@@ -22,6 +22,7 @@ from ._access import (
     PreparedDeviceRead,
     PreparedDeviceWrite,
 )
+from ._as_array import as_array
 from ._capability import StorageMut, StorageRef
 from ._descriptor import CheckedDescriptor
 from ._device_array import array_over
@@ -39,6 +40,7 @@ class Tensor(MoveOnly):
     """The one owner of a value; it moves, and is never copied by accident."""
 
     __slots__ = ("_owner_descriptor", "_owner_proof", "_owner_storage")
+    __array__ = as_array
 
     _owner_descriptor: CheckedDescriptor
     _owner_proof: WriteInjectivityProof | None

@@ -19,6 +19,7 @@ from ._access import (
     PreparedDeviceRead,
     PreparedDeviceWrite,
 )
+from ._as_array import as_array
 from ._descriptor import CheckedDescriptor
 from ._layout import CheckedLayout
 from ._ranks import DynRank, TensorRank
@@ -49,6 +50,7 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
     """An owner with static dtype and rank; it behaves as `Tensor` does."""
 
     __slots__ = ("_to_inner", "_to_rank")
+    __array__ = as_array
 
     _to_inner: Tensor
     _to_rank: type[R]

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._ownership import MoveOnly
 from ._access import CheckedRead, PreparedDeviceRead
+from ._as_array import as_array
 from ._descriptor import CheckedDescriptor
 from ._layout import CheckedLayout
 from ._ranks import DynRank, TensorRank
@@ -44,6 +45,7 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
     """A shared borrow with static dtype and rank; it reads as `TensorView` does."""
 
     __slots__ = ("_tv_inner", "_tv_rank")
+    __array__ = as_array
 
     _tv_inner: TensorView
     _tv_rank: type[R]

@@ -18,6 +18,7 @@ from ._access import (
     PreparedDeviceRead,
     PreparedDeviceWrite,
 )
+from ._as_array import as_array
 from ._descriptor import CheckedDescriptor
 from ._layout import CheckedLayout
 from ._ranks import DynRank, TensorRank
@@ -49,6 +50,7 @@ class TypedTensorViewMut(MoveOnly, Generic[DT, R]):
     """An exclusive borrow with static dtype and rank; it writes as the erased does."""
 
     __slots__ = ("_tm_inner", "_tm_rank")
+    __array__ = as_array
 
     _tm_inner: TensorViewMut
     _tm_rank: type[R]

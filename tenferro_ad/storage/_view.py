@@ -30,6 +30,7 @@ from ._access import (
     PreparedRead,
     prepare_read,
 )
+from ._as_array import as_array
 from ._capability import StorageRef
 from ._descriptor import CheckedDescriptor, check_descriptor, host_array
 from ._layout import CheckedLayout
@@ -98,6 +99,7 @@ class TensorView(MoveOnly):
     """A shared borrow of a value: everything that reads lives here."""
 
     __slots__ = ("_view_descriptor", "_view_ref")
+    __array__ = as_array
 
     _view_descriptor: CheckedDescriptor
     _view_ref: StorageRef

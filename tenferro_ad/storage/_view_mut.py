@@ -25,6 +25,7 @@ from ._access import (
     PreparedWrite,
     prepare_write,
 )
+from ._as_array import as_array
 from ._capability import StorageMut
 from ._descriptor import (
     CheckedDescriptor,
@@ -55,6 +56,7 @@ class TensorViewMut(MoveOnly):
     """The exclusive borrow of a value: everything that writes in place lives here."""
 
     __slots__ = ("_vm_descriptor", "_vm_mut", "_vm_proof")
+    __array__ = as_array
 
     _vm_descriptor: CheckedDescriptor
     _vm_mut: StorageMut

@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import ExtractError, NotALeafError
+from ..errors import ExtractError, NotALeafError, a_kind
 from ..storage import (
     AllocationGroup,
     DescriptorSlot,
@@ -56,7 +56,7 @@ class Gradients:
             raise NotALeafError(
                 operation=operation,
                 argument="key",
-                found=f"a `{type(key).__name__}` that is no variable",
+                found=f"{a_kind(key)} that is no variable",
                 fix="use the tensor that `ta.variable` returned (or a clone of it)",
             )
         return token
