@@ -276,7 +276,7 @@ scripts/generate-operations.py`.
 **Keeps**: what a tape retains so that the reverse rule of an argument can run, for each
 argument that has one: names of arguments and outputs, or nothing (`-`). Only tracked
 arguments count: a product with a constant keeps the constant alone. Rows without an
-entry have no derivative: their results are counts, places, truths or constants.
+entry have no derivative: their results are counts, places, booleans or constants.
 
 **Forward** and **reverse**: allocations of one application and of its reverse sweep
 with a given cotangent, each an `OperationOutput`, where all arguments are tracked and

@@ -14,10 +14,10 @@ if str(SCRIPTS) not in sys.path:  # where scripts find the package that some sha
     sys.path.append(str(SCRIPTS))
 
 
-def script(name: str) -> Any:
+def script(name: str, folder: Path = SCRIPTS) -> Any:
     """A script by its name without `.py`; importing it runs nothing."""
     spec = importlib.util.spec_from_file_location(
-        name.replace("-", "_"), SCRIPTS / f"{name}.py"
+        name.replace("-", "_"), folder / f"{name}.py"
     )
     assert spec is not None
     assert spec.loader is not None
