@@ -20,7 +20,7 @@ import numpy as np
 from .._aval import Aval, aval_of
 from .._ledger import State
 from ..backends import Part, Place, ProgramKernel, infer_call
-from ..ops import OPS, View
+from ..ops import OPS, Equation, View
 from ..storage import (
     DeviceArray,
     ValueRecord,
@@ -216,7 +216,7 @@ class PartsMaker:
                 part = self._part(step)
                 if part is not None:
                     made.append(part)
-        return [*made, *self._numbers()]
+        return [part for part in (*made, *self._numbers()) if writes(part)]
 
     def _numbers(self) -> list[Part]:
         """Outputs that are numbers of the program's text."""
@@ -249,15 +249,16 @@ class PartsMaker:
         make = device.prepare_sum if adds else device.prepare
         prepared = self._prepared(step.number, lambda: make(call))
         outs = tuple(self._place(v) for v in eq.outs)
-        target_root = self.schedule.roots[eq.outs[0]]
-        in_place = frozenset(
-            k
-            for k, v in enumerate(eq.operands)
-            if not adds
-            and self.schedule.roots[v] is target_root
-            and v not in self.schedule.layouts
-        )
+        in_place = frozenset(k for k in range(len(eq.operands)) if self._is_over(eq, k))
         return Part(prepared, tuple(map(self._place, eq.operands)), outs, in_place)
+
+    def _is_over(self, eq: Equation, k: int) -> bool:
+        """Whether the result is written over operand `k`, element on element."""
+        if eq.mode == "over" and k == 0:
+            return True  # a view or not: the result has its layout
+        s, v = self.schedule, eq.operands[k]
+        is_same = s.roots[v] is s.roots[eq.outs[0]]
+        return eq.mode != "into" and is_same and v not in s.layouts
 
     def _chained(self, chain: Chain) -> Part:
         prepared = self._prepared(
@@ -298,6 +299,8 @@ class PartsMaker:
         written = self._replay._written
         if id(root) in written:
             return ~written[id(root)], 0
+        if not root.nbytes:  # it has no place
+            return -1, 0
         return ~written[root.reason], root.offset
 
 
@@ -308,6 +311,11 @@ def places_of(schedule: Schedule) -> Iterator[tuple[Root, Aval]]:
             yield root, schedule.avals[root.variables[0]]
 
 
+def writes(part: Part) -> bool:
+    """Whether there is an element to write: else the arena may have no place."""
+    return any(x.descriptor.layout.size for x in part.outs)
+
+
 def place_at(
     at: int, start: int, aval: Aval, strides: Strides, placement: str
 ) -> Place:
@@ -316,4 +324,4 @@ def place_at(
     return Place(at, found)
 
 
-__all__ = ["DeviceReplay", "PartsMaker", "place_at", "places_of"]
+__all__ = ["DeviceReplay", "PartsMaker", "place_at", "places_of", "writes"]

@@ -31,7 +31,7 @@ from ..storage import (
     host_elements,
 )
 from ._chains import Chain, chains_of
-from ._device_replay import DeviceReplay, PartsMaker, place_at, places_of
+from ._device_replay import DeviceReplay, PartsMaker, place_at, places_of, writes
 from ._loops import FORMS
 from ._places import Nested, Root, Schedule, Step, Strides
 
@@ -103,8 +103,6 @@ class StepReplay(DeviceReplay):
         strides = None
         if root.kind == "input":
             strides = self._strides.get(self.schedule.program.inputs[root.number])
-        if root.kind == "arena" and not root.nbytes:  # it has no place
-            return -1, 0, None
         return *self._maker.where(root), strides
 
 
@@ -241,7 +239,7 @@ class _Level(PartsMaker):
             self._add(part)
 
     def _add(self, part: Part) -> None:
-        if any(x.descriptor.layout.size for x in part.outs):
+        if writes(part):
             self._steps.add(part)
 
     def _find_chains(self) -> dict[int, Chain | None]:
@@ -333,11 +331,11 @@ class _Level(PartsMaker):
                 return given[root.number]
             if root.kind == "output":
                 return outs[id(root)]
-            if not root.nbytes:
-                return -1, 0, None
             place = written.get(id(root))
             if place is not None:
                 return ~place, 0, None
+            if not root.nbytes:  # it has no place
+                return -1, 0, None
             arena = arenas[root.reason]
             return arena.at, arena.start + root.offset, None
 
@@ -350,7 +348,7 @@ def _places_in(schedule: Schedule) -> Iterator[tuple[Root, Aval]]:
         yield from _places_in(nested.schedule)
     arenas = {id(schedule.roots[v]) for n in bodies for v in n.arenas.values()}
     for root, aval in places_of(schedule):
-        if root.nbytes and id(root) not in arenas:
+        if id(root) not in arenas:
             yield root, aval
 
 

@@ -262,3 +262,47 @@ def test_a_runtime_over_the_lane_submits_traced_work(eager_lane: Lane) -> None:
     assert np.allclose(product, f4(3, 3) @ f4(3, 3, seed=9), rtol=1e-5, atol=1e-6)
     del outcome, handle
     runtime.close()
+
+
+def test_a_result_is_written_over_a_view(eager_lane: Lane) -> None:
+    """The cotangent of a product of vectors is a view, whose memory its rule takes."""
+
+    def loss(v: Any, m: Any) -> Any:
+        return ta.sum(ta.imag(m @ ta.sin(v)))
+
+    rng = np.random.default_rng(0)
+    arrays = [
+        (rng.normal(size=s) + 1j * rng.normal(size=s)).astype(np.complex64)
+        for s in ((4,), (3, 4))
+    ]
+    wanted = ta.grad(loss)(*map(ta.asarray, arrays)).numpy()
+    v, m = (ta.asarray(a, device=eager_lane.device) for a in arrays)
+    run = ta.compile(ta.grad(loss))
+    assert any(eq.mode == "over" for eq in run.plan(v, m).program.equations)
+    assert np.allclose(run(v, m).numpy(), wanted, rtol=1e-5)
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: ta.sum(ta.cumulative_sum(x)),
+    "test": lambda x: ta.any(ta.cumulative_sum(x) > 0.0),
+    "dtype": lambda x: ta.astype(ta.cumulative_sum(x), ta.int32),
+    "gradient": ta.grad(lambda x: ta.sum(ta.cumulative_sum(ta.cumulative_sum(x)))),
+    "loop": lambda x: ta.scan(
+        lambda c, _: (ta.cumulative_sum(c), ta.any(ta.cumulative_sum(c) > 0.0)),
+        x,
+        None,
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_values_without_elements_need_no_place(eager_lane: Lane, name: str) -> None:
+    """An arena of the host has no place for them, and neither has one of a device."""
+    fn, x = EMPTY[name], np.zeros(0, np.float32)
+    wanted = list(optree.tree_leaves(fn(ta.asarray(x))))
+    run, given = ta.compile(fn), ta.asarray(x, device=eager_lane.device)
+    for found in (run(given), run(given)):
+        for seen, expected in zip(optree.tree_leaves(found), wanted, strict=True):
+            assert seen.dtype == expected.dtype
+            assert np.array_equal(seen.numpy(), expected.numpy())
