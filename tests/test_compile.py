@@ -15,6 +15,7 @@ import pytest
 import tenferro_ad as ta
 from tenferro_ad._ledger import BASE
 from tenferro_ad.backends import CPU
+from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.errors import (
     DTypeError,
     ForbiddenEventError,
@@ -77,6 +78,19 @@ def test_structure_numbers_and_strings_are_part_of_the_signature() -> None:
     compiled([X], how="b")
     compiled([X], k=2)
     assert f.calls == 13
+
+
+def test_the_default_device_is_part_of_the_signature() -> None:
+    """A function without tensors makes its own where outside data goes."""
+    device = FakeProvider(auto=True)
+    for fn, args in ((lambda: ta.ones(3), ()), (lambda n: ta.arange(n) * 2, (3,))):
+        compiled = ta.compile(fn)
+        for _ in range(2):
+            assert compiled(*args).device is CPU
+            with ta.default_device(device):
+                assert compiled(*args).device is device
+                assert compiled(*args).numpy().tolist() == fn(*args).numpy().tolist()
+        assert (compiled.cache.misses, compiled.cache.hits) == (2, 4)
 
 
 def test_zeros_of_either_sign_are_apart() -> None:

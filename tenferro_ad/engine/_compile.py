@@ -22,6 +22,7 @@ from ..errors import (
 )
 from ..ops import evaluate
 from ..runtime import (
+    DEFAULT_DEVICE,
     Cache,
     CacheInfo,
     CompiledGraph,
@@ -158,7 +159,7 @@ class Compiled:
         return entry.result(handles_on(found, kept))
 
     def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
-        key: list[Any] = [treedef]
+        key: list[Any] = [treedef, DEFAULT_DEVICE.get()]  # `fn` may make tensors
         for x in leaves:
             if type(x) is EagerTensor:
                 record = x._live("compiled function")
@@ -319,6 +320,8 @@ def compile(
     fn: Callable[..., Any], *, donate_argnums: int | Sequence[int] = ()
 ) -> Compiled:
     """`fn`, traced once for each structure, shape and dtype, then replayed.
+
+    Where outside data goes (`ta.default_device`) is part of it, as `fn` may make some.
 
         step = ta.compile(lambda w: w - 0.1 * w, donate_argnums=0)
         weights = ta.asarray([1.0, 2.0])
