@@ -82,11 +82,11 @@ class ExecutionRecord:
         return self.ended and self.origin is not None
 
     def retire(self, cause: BaseException | None) -> None:
-        """The end is proven: let go of the values, then tell who waits."""
-        if cause is not None:
-            failed = (n.origin for n in self._needs if n.has_failed)
-            self.origin = next(failed, None) or self
-            self.cause = cause
+        """The end is proven: let go of the values, then tell who waits. Work that read
+        what a failed one should have written has failed too, whatever it did."""
+        failed = next((n.origin for n in self._needs if n.has_failed), None)
+        if failed is not None or cause is not None:
+            self.origin, self.cause = failed or self, cause
         self._end(is_released=True)
 
     def lose(
@@ -175,7 +175,7 @@ class Executions:
         self._make_room()
         endpoint = self.engine.endpoint
         held = [x.home for x in (*reads, *outs) if type(x) is DeviceArray]
-        needs = [w for w in needs if not w.ended]
+        needs = [w for w in needs if not w.ended or w.has_failed]
         record = ExecutionRecord(
             operation, endpoint.name, list(dict.fromkeys(held)), needs
         )

@@ -10,6 +10,7 @@ import pytest
 
 import tenferro_ad as ta
 from tenferro_ad.backends import Engine
+from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.errors import (
     CompletionError,
     DeviceMismatchError,
@@ -157,6 +158,19 @@ def test_a_failed_producer_is_a_typed_error_at_each_read_that_depends_on_it(
     assert x.tolist() == X.tolist()
     lane.device.drain()
     assert records()["opened"] == records()["released"]
+
+
+def test_what_was_enqueued_behind_work_that_fails_later_has_failed_too() -> None:
+    device = FakeProvider()
+    x = ta.asarray(X, device=device)
+    index = ta.asarray(np.asarray([9]), device=device)
+    y = ta.take(x, index)  # fails when it runs, with everything behind it on its way
+    z = ta.sum(y * 2.0)
+    device.complete()
+    for value in (y, z):
+        with pytest.raises(ExecutionError, match="`take` failed"):
+            value.numpy()
+    assert x.tolist() == X.tolist()
 
 
 def test_work_that_is_not_proven_is_a_typed_error_and_keeps_its_memory(
