@@ -12,7 +12,14 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import ExtractError, NotALeafError, a_kind
+from ..errors import (
+    ExtractError,
+    InvalidArgumentError,
+    NotALeafError,
+    a_kind,
+    named,
+)
+from ..runtime import is_symbolic
 from ..storage import (
     AllocationGroup,
     DescriptorSlot,
@@ -21,7 +28,7 @@ from ..storage import (
     ValueRecord,
     land,
 )
-from ._record import Leaf, hold
+from ._record import Leaf, hold, let_go
 
 
 @final
@@ -46,6 +53,11 @@ class Gradients:
         self._wrap = wrap
         self._tree = tree
         self._taken: set[Leaf] = set()
+
+    def __del__(self) -> None:
+        # A handle in `_chains` gives its own hold back.
+        chains = self._chains
+        let_go(r for token, r in self._records.items() if chains.get(token) is None)
 
     def _token(self, key: Any, operation: str) -> Leaf:
         token = getattr(key, "_link", None)
@@ -160,47 +172,70 @@ class Gradients:
         Cost: metadata only; no allocation, no copy.
         """
         for record in self._records.values():
-            land(record)
-            if not record.is_unique:
-                raise ExtractError(
-                    operation="into_group",
-                    argument="self",
-                    found="a gradient that a handle still holds",
-                    fix="drop the handle first",
-                )
+            _require_alone(record, "into_group")
         tokens = list(self._records)
         tensors = [self._records.pop(t).into_tensor() for t in tokens]
         self._taken.update(tokens)
         group, slots = AllocationGroup.of_tensors(tensors)
         return group, dict(zip(tokens, slots, strict=True))
 
+    @named()
     def accumulate(self, other: Gradients) -> None:
         """Add `other` to this bundle in place (gradients of several passes).
 
         A gradient that only `other` has is shared with it until either is dropped.
 
         Raises:
+            InvalidArgumentError: `other` is no bundle.
             ExtractError: a gradient to be added to is held elsewhere; nothing changed.
 
         Cost: one in-place addition for each common gradient; no allocation, no copy.
+            Gradients that tapes around track, and traced ones, are added by a recorded
+            operation instead, which gives one output each.
         """
-        common = [t for t in other._records if t in self._records]
-        for token in common:
-            record = self._records[token]
-            land(record)
-            if not record.is_unique or (record.home and record.home.is_borrowed):
-                raise ExtractError(
-                    operation="accumulate",
-                    argument="self",
-                    found="a gradient that a handle or view still reads",
-                    fix="drop it first",
-                )
+        if not isinstance(other, Gradients):
+            raise InvalidArgumentError(
+                operation="accumulate",
+                argument="other",
+                found=a_kind(other),
+                fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
+            )
+        recorded = {t for t in other._records if self._is_recorded(t, other)}
+        for token in other._records.keys() & self._records.keys() - recorded:
+            _require_alone(self._records[token], "accumulate")
         for token, record in other._records.items():
-            mine = self._records.get(token)
+            chain, mine = other._chains.get(token), self._records.get(token)
             if mine is None:
-                self._records[token] = hold(record)
+                self._records[token] = record if chain is not None else hold(record)
+                self._chains[token] = None if chain is None else chain.clone()
+            elif token in recorded:
+                own = self._chains.get(token)
+                total = self._wrap(mine, own) + self._wrap(record, chain)
+                self._records[token], self._chains[token] = total._record, total
             else:
                 np.add(mine.array, record.array, mine.array)
 
+    def _is_recorded(self, token: Leaf, other: Gradients) -> bool:
+        """A sum of both gradients is an operation that somebody records."""
+        chains = self._chains.get(token), other._chains.get(token)
+        is_tracked = any(c is not None and c.is_tracked for c in chains)
+        return is_tracked or is_symbolic(other._records[token])
+
     def __repr__(self) -> str:
         return f"<gradients of {len(self._records)} variables>"
+
+
+def _require_alone(record: ValueRecord, operation: str) -> None:
+    """Refuse a gradient that somebody else may read.
+
+    Raises:
+        ExtractError: a handle, another bundle or a view has it.
+    """
+    land(record)
+    if not record.is_unique or (record.home and record.home.is_borrowed):
+        raise ExtractError(
+            operation=operation,
+            argument="self",
+            found="a gradient that a handle or view still reads",
+            fix="drop it first",
+        )
