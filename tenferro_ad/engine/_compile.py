@@ -42,13 +42,18 @@ LIMIT = 64  # signatures that one compiled function keeps
 
 
 class _Entry:
-    """One signature: the graph, the constants as tensors, the result's structure."""
+    """One signature: the graph, the constants as tensors, the result's structure.
+
+    Attributes:
+        given_back: records of constants that the function returns as they are.
+    """
 
     __slots__ = (
+        "_constants",
         "_metadata",
         "_out_def",
-        "constants",
         "donated",
+        "given_back",
         "graph",
         "program",
     )
@@ -61,12 +66,20 @@ class _Entry:
         donated: tuple[int, ...],
         strides: list[Any],
     ) -> None:
-        self.program, self.constants = program, constants
+        self.program, self._constants = program, constants
         self._out_def, self._metadata = result
         self.donated = donated
-        self.graph = compile_program(
-            program, [c._record for c in constants], donated, strides
-        )
+        records = [c._record for c in constants]
+        self.graph = compile_program(program, records, donated, strides)
+        hidden = program.inputs[len(program.inputs) - len(records) :]
+        self.given_back = [
+            r for v, r in zip(hidden, records, strict=True) if v in program.outputs
+        ]
+
+    @property
+    def constants(self) -> list[EagerTensor]:
+        """One more handle on each."""
+        return [c.clone() for c in self._constants]
 
     def result(self, outs: list[Any]) -> Any:
         """The function's result with these tensors."""
@@ -128,7 +141,7 @@ class Compiled:
         records = [x._rec for x in given]
         if not entry.donated:
             found = entry.graph.run(state, records)
-            return entry.result(handles_on(found, records))
+            return entry.result(handles_on(found, [*records, *entry.given_back]))
         return self._donating(entry, given, records)
 
     def _donating(
@@ -156,7 +169,7 @@ class Compiled:
         for k in entry.donated:
             given[k]._node = DONATED
         kept = [r for k, r in enumerate(records) if k not in entry.donated]
-        return entry.result(handles_on(found, kept))
+        return entry.result(handles_on(found, [*kept, *entry.given_back]))
 
     def _entry(self, leaves: list[Any], treedef: Any) -> _Entry:
         key: list[Any] = [treedef, DEFAULT_DEVICE.get()]  # `fn` may make tensors
@@ -356,11 +369,4 @@ def compile(
         for each reason and one buffer for each output, copies nothing by itself.
     """
     need_callable("compile", fn, "fn")
-    if not callable(fn):
-        raise InvalidArgumentError(
-            operation="compile",
-            argument="fn",
-            found=a_kind(fn),
-            fix="pass a function of tensors",
-        )
     return Compiled(fn, numbers_of(donate_argnums, "compile", "donate_argnums"))

@@ -12,7 +12,7 @@ from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError, a_kind, type_name
 from ..tape import hold
 from ._dispatch import chain_of, enter_level, inside, leave_level, living, value_at
-from ._eager import EagerTensor, constant
+from ._eager import constant
 from ._levels import ForwardLevel, ForwardRecord
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable, relinked, tensors_of, zeros_for
@@ -86,7 +86,7 @@ def jvp(
                 )
             if state.trace is not None:
                 t = inside(state, t, "jvp")
-            seed: Any = t._record if bare else value_at(t._record, chain_of(t))
+            seed: Any = hold(t._record) if bare else value_at(t._record, chain_of(t))
             node = core.seed(seed)
             linked.append(relinked(x, core, node))
         trees.append(optree.tree_unflatten(treedef, linked))
@@ -107,17 +107,12 @@ def jvp(
         if chain is not None and chain[0] is core:
             t = core.tangents[chain[1]]
             values.append(value_at(y._record, chain[2]))
-            if type(t) is EagerTensor:
-                pushed.append(t)
-            else:
-                hold(t)
-                pushed.append(constant(t))
-                t.tokens.pop()
+            pushed.append(constant(hold(t)) if bare else t.clone())
         else:
             values.append(value_at(y._record, chain))
             pushed.append(zeros_for(y))
     del outs, y
-    core.close()
+    core.close()  # what it held is the results' now
     return (
         optree.tree_unflatten(out_def, values),
         optree.tree_unflatten(out_def, pushed),

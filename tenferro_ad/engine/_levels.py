@@ -13,7 +13,7 @@ from .._ledger import STATE
 from ..ops import Call
 from ..runtime import direct
 from ..storage import ValueRecord
-from ..tape import TapeRecord, hold
+from ..tape import TapeRecord, hold, let_go
 from ._dispatch import HANDLES, Chain, open_level, value_at
 
 
@@ -65,7 +65,10 @@ class ReverseLevel:
 
 
 class ForwardRecord:
-    """Tangents by node; a tangent goes as soon as nobody can use its node any more."""
+    """Tangents by node; a tangent goes as soon as nobody can use its node any more.
+
+    It is one holder of each node's tangent.
+    """
 
     __slots__ = ("has_select", "live", "tangents")
     # Forward levels differentiate their arguments only: a variable is a constant.
@@ -78,6 +81,7 @@ class ForwardRecord:
         self.has_select = False
 
     def seed(self, tangent: Any) -> int:
+        """A new node, whose tangent is held already."""
         assert self.live is not None
         self.tangents.append(tangent)
         self.live.append(1)
@@ -94,10 +98,12 @@ class ForwardRecord:
                 self.clear(node)
 
     def clear(self, node: int) -> None:
+        let_go((self.tangents[node],))
         self.tangents[node] = None
 
     def close(self) -> None:
         self.live = None
+        let_go(self.tangents)
         self.tangents = []
 
 
@@ -141,4 +147,11 @@ class ForwardLevel:
             STATE.set(state)
         if call.is_select:
             self.core.has_select = True
-        return [-1 if t is None else self.core.seed(t) for t in pushed]
+        known = {id(x) for x in (*values, *tangents)}
+        made = []
+        for t in pushed:
+            if bare and id(t) in known and t is not None:
+                hold(t)  # a rule that hands on what it was given
+            known.add(id(t))
+            made.append(-1 if t is None else self.core.seed(t))
+        return made

@@ -134,7 +134,7 @@ def planned(
         return _passes(f, given, rec, trace, counting, forward=forward)
     finally:
         STATE.reset(token)
-        trace.is_open = False
+        trace.close()
 
 
 def passes_of(

@@ -171,12 +171,13 @@ class TracedProgram:
         Cost: the program's equations, each as an eager operation. Outside recordings
             and traces, memory is used again as the program says.
         """
-        given = [*self.bind(args), *self.constants]
+        given, constants = self.bind(args), self.constants
         state = STATE.get()
         if state.level is None and state.trace is None:
-            records = [x._live("traced program") for x in given]
+            records = [x._live("traced program") for x in (*given, *constants)]
             outs = handles_on(evaluate(self.program, direct(), records), records)
         else:
+            given += [c.clone() for c in constants]  # the result may have them
             outs = evaluate(self.program, HANDLES, given)
         return optree.tree_unflatten(self.out_def, merged(outs, self.metadata))
 

@@ -42,7 +42,7 @@ class _Tools:
             trace.program.outputs = tuple([y.array.variable for y in outs])
         finally:
             STATE.set(state)
-            trace.is_open = False
+            trace.close()
         return optimise(trace.program)
 
     def pulled(
