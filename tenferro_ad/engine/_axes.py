@@ -34,7 +34,7 @@ def int_of(
     low: int | None = None,
     high: int | None = None,
 ) -> int:
-    """A Python int from `low` on and below `high`.
+    """A Python int from `low` on and below `high`, of at most 64 bits.
 
     Raises:
         DTypeError: not an integer.
@@ -53,14 +53,15 @@ def int_of(
             else f"an object of type `{type_name(value)}`",
             fix="pass an integer",
         )
-    if (low is not None and found < low) or (high is not None and found >= high):
+    bits = found.bit_length()
+    is_within = (low is None or found >= low) and (high is None or found < high)
+    if not is_within or bits > 64:
+        wanted = " of at most 64 bits" if low is None else f" from {low} on"
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,
-            found=f"{found}"
-            if found.bit_length() <= 64
-            else f"an integer of {found.bit_length()} bits",
-            fix=f"pass an integer from {low} on"
+            found=f"{found}" if bits <= 64 else f"an integer of {bits} bits",
+            fix=f"pass an integer{wanted}"
             if high is None
             else f"pass an integer from {low} to {high - 1}",
         )

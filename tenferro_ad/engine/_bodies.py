@@ -57,7 +57,7 @@ class Carry:
         treedef: its structure.
     """
 
-    __slots__ = ("_dtypes", "_leaves", "device", "names", "treedef")
+    __slots__ = ("_dtypes", "_leaves", "_turns", "device", "names", "treedef")
 
     def __init__(self, tree: Any, argument: str, others: Sequence[EagerTensor]) -> None:
         leaves, self.treedef = flatten(tree)
@@ -68,6 +68,7 @@ class Carry:
         self._dtypes = [
             np.asarray(x).dtype if type(x) in NUMBERS else None for x in self._leaves
         ]
+        self._turns = 8 * len(leaves)  # promotion is over by then
         self.names = [
             argument + "".join(f"[{part!r}]" for part in path)
             for path in self.treedef.paths()
@@ -97,8 +98,11 @@ class Carry:
         ]
 
     def adopt(self, avals: Sequence[Aval]) -> bool:
-        """Let numbers take the dtypes that a step gave; says whether one did."""
-        adopted = False
+        """Let numbers take the dtypes that a step gave; says whether one did. A step
+        that changes them for ever is refused by `check_avals` in the end."""
+        adopted, self._turns = False, self._turns - 1
+        if self._turns < 0:
+            return False
         for i, (known, aval) in enumerate(zip(self._dtypes, avals, strict=True)):
             if known is not None and aval.shape == () and aval.dtype != known:
                 self._dtypes[i] = aval.dtype

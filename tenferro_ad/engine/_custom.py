@@ -25,7 +25,7 @@ from ._custom_rows import Residuals, jvp_row, pair_of, vjp_row
 from ._dispatch import HANDLES, apply
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten
+from ._pytrees import flatten, need_callable, numbers_of
 
 Function = Callable[..., Any]
 
@@ -33,10 +33,12 @@ Function = Callable[..., Any]
 class _Custom(ABC):
     """A function, and which of its positional arguments are fixed."""
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
+        kind = type(self).__name__
+        need_callable(kind, f)
         update_wrapper(self, f)
         self._f = f
-        self._fixed = tuple(nondiff_argnums)
+        self._fixed = numbers_of(nondiff_argnums, kind, "nondiff_argnums")
         self.name = getattr(f, "__name__", type(f).__name__)
         self._signature = _signature(f)
 
@@ -108,8 +110,11 @@ class custom_vjp(_Custom):
 
     Args:
         f: a function of tensors and pytrees of tensors.
-        nondiff_argnums: positional arguments that have no derivative and may be
+        nondiff_argnums: positional argument(s) that have no derivative and may be
             anything; `bwd` gets them first.
+
+    Raises:
+        DTypeError: `f` cannot be called, or a position is no integer.
 
     Raises (when called):
         InvalidArgumentError: no rule was given; `fwd` gives no pair, or another
@@ -125,15 +130,21 @@ class custom_vjp(_Custom):
         residuals. In traced functions and checkpoints all three are traced.
     """
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(f, nondiff_argnums)
         self._rules: tuple[Function, Function] | None = None
 
     def defvjp(self, fwd: Function, bwd: Function) -> None:
         """Give the rule: `fwd(*args) -> (out, residuals)`, `bwd(residuals, ct)`.
 
-        Raises nothing; what a rule gives is checked when it runs. Cost: constant.
+        Raises:
+            DTypeError: one of them cannot be called. What they give is checked when
+                they run.
+
+        Cost: constant.
         """
+        need_callable("defvjp", fwd, "fwd")
+        need_callable("defvjp", bwd, "bwd")
         self._rules = fwd, bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -258,12 +269,15 @@ class custom_jvp(_Custom):
 
     Args:
         f: a function of tensors and pytrees of tensors.
-        nondiff_argnums: positional arguments that have no derivative and may be
+        nondiff_argnums: positional argument(s) that have no derivative and may be
             anything; the rule gets them first.
 
     The rule gives the output and its tangent, which must be linear in the tangents. It
     gets a tangent for each argument (zeros where nothing depends on it, None for
     integers).
+
+    Raises:
+        DTypeError: `f` cannot be called, or a position is no integer.
 
     Raises (when called):
         InvalidArgumentError: no rule was given; it gives no pair, another structure
@@ -277,15 +291,19 @@ class custom_jvp(_Custom):
         and backward computes from them.
     """
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(f, nondiff_argnums)
         self._rule: Function | None = None
 
     def defjvp(self, rule: Function) -> Function:
         """Give the rule: `rule(primals, tangents) -> (out, tangent_out)`; returns it.
 
-        Raises nothing; what a rule gives is checked when it runs. Cost: constant.
+        Raises:
+            DTypeError: it cannot be called. What it gives is checked when it runs.
+
+        Cost: constant.
         """
+        need_callable("defjvp", rule, "rule")
         self._rule = rule
         return rule
 

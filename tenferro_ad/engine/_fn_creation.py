@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from ..errors import DTypeError, InvalidArgumentError, ShapeError, named, type_name
 from ..ops import exact
-from ..runtime import device_of
+from ..runtime import device_of, shown
 from ._axes import int_of, shape_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_movement import broadcast_to, reshape
-from ._make import as_tensor
+from ._make import tensors
 from ._numbers import dtype_of
 
 __all__ = [
@@ -62,7 +63,8 @@ def number_of(
     """A number that `dtype` can hold.
 
     Raises:
-        InvalidArgumentError: not a number, or out of the range of an integer dtype.
+        InvalidArgumentError: not a number, or out of the range of an integer dtype or
+            of all floats.
         DTypeError: a complex number for a real dtype.
     """
     found = _scalar(operation, argument, value)
@@ -74,13 +76,15 @@ def number_of(
                 found=f"the complex number {found!r} for dtype {dtype}",
                 fix="use a complex dtype",
             )
-    elif dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        if not info.min <= found <= info.max:
+    elif dtype.kind in "iu" or isinstance(found, int):
+        info = np.iinfo(dtype) if dtype.kind in "iu" else None
+        most = info.max if info else sys.float_info.max
+        least = info.min if info else -most
+        if not least <= found <= most:
             raise InvalidArgumentError(
                 operation=operation,
                 argument=argument,
-                found=f"{found!r} for dtype {dtype}",
+                found=f"{shown(found)} for dtype {dtype}",
                 fix="use a number that the dtype can hold",
             )
     return found
@@ -253,7 +257,7 @@ def arange(
         dtype: int64 for integers, float64 otherwise.
 
     Raises:
-        InvalidArgumentError: a step of zero.
+        InvalidArgumentError: a step of zero, or a number that is not finite.
 
     Cost: one allocation and scratch of its size; no copy.
     """
@@ -263,21 +267,14 @@ def arange(
         _scalar("arange", n, v)
         for n, v in (("start", start), ("stop", stop), ("step", step))
     ]
-    if any(isinstance(v, complex) for v in numbers) or numbers[2] == 0:
+    size = None if numbers[2] == 0 else _steps(*numbers)
+    if size is None:
         raise InvalidArgumentError(
             operation="arange",
             argument="step",
-            found=f"start, stop and step {tuple(numbers)}",
-            fix="use real numbers and a step other than zero",
+            found=f"start, stop and step ({', '.join(map(shown, numbers))})",
+            fix="use finite real numbers and a step other than zero",
         )
-    first: Any
-    end: Any
-    gap: Any
-    first, end, gap = numbers
-    if all(isinstance(v, int) for v in numbers):
-        size = -((first - end) // gap)
-    else:
-        size = math.ceil((end - first) / gap)
     default = np.result_type(*[_natural(v) for v in numbers])
     found = _dtype("arange", dtype, _natural(0) if default.kind == "b" else default)
     params = [exact(v) for v in numbers]
@@ -285,6 +282,16 @@ def arange(
         *params, max(0, size), found, device_of(device, "arange")
     )
     return out
+
+
+def _steps(first: Any, end: Any, gap: Any) -> int | None:
+    """How many numbers that is; None if these are no finite real numbers."""
+    if all(isinstance(v, int) for v in (first, end, gap)):
+        return -((first - end) // gap)  # type: ignore[no-any-return]
+    try:
+        return math.ceil((end - first) / gap)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def linspace(
@@ -306,12 +313,12 @@ def linspace(
         dtype: float64, or complex128 for complex ends.
 
     Raises:
-        InvalidArgumentError: `num` is negative.
+        DTypeError: `num` is no integer. InvalidArgumentError: it is negative.
 
     Cost: one allocation and scratch of its size; no copy.
     """
     ends = (_scalar("linspace", "start", start), _scalar("linspace", "stop", stop))
-    (count,) = shape_of("linspace", num, "num")
+    count = int_of("linspace", "num", num, 0)
     default = np.result_type(*[_natural(v) for v in ends], _FLOAT)
     found = _dtype("linspace", dtype, default)
     out: EagerTensor = HANDLES.linspace(
@@ -370,7 +377,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[EagerTensor]:
             found=repr(indexing),
             fix='use "xy" or "ij"',
         )
-    xs = [as_tensor(x) for x in arrays]
+    xs = tensors(*arrays)
     for x in xs:
         if x.ndim != 1:
             raise ShapeError(

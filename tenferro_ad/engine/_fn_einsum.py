@@ -20,7 +20,7 @@ from ..errors import InvalidArgumentError, ShapeError, type_name
 from ..ops import einsum_sizes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, device_in
 
 __all__ = ["einsum"]
 
@@ -78,7 +78,8 @@ def einsum(
         that tracked ones are multiplied with. Backward costs at most three times the
         forward pass: it computes needed intermediate results again.
     """
-    xs = tuple([x if type(x) in _NUMBERS else as_tensor(x) for x in operands])
+    device = device_in(operands)
+    xs = tuple([x if type(x) in _NUMBERS else as_tensor(x, device) for x in operands])
     shapes = tuple([() if type(x) in _NUMBERS else x.shape for x in xs])
     equation = _explicit(subscripts, shapes)
     return F.einsum(xs, equation, _path(equation, shapes, optimize))  # type: ignore[no-any-return]
@@ -230,10 +231,10 @@ def _searched(equation: str, shapes: tuple[Shape, ...], search: PathFunction) ->
 
 def _given_path(path: Any) -> Path:
     """A path as tuples of positions. NumPy's form names its method first."""
-    steps = list(path)
-    if steps and isinstance(steps[0], str):
-        del steps[0]
     try:
+        steps = list(path)
+        if steps and isinstance(steps[0], str):
+            del steps[0]
         return tuple(tuple(operator.index(k) for k in step) for step in steps)
     except TypeError:
         _refuse(

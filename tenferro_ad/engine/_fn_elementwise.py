@@ -362,7 +362,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
 
     Cost: one allocation of the result's size, one pass; retains `condition` only.
     """
-    condition = as_tensor(condition)
+    condition = as_tensor(condition, device_in((condition, x1, x2)))
     if condition.dtype.kind != "b":
         raise DTypeError(
             operation="where",
@@ -371,7 +371,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
             fix="compare first: `condition != 0`",
         )
     if type(x1) is not EagerTensor or type(x2) is not EagerTensor:
-        x1, x2 = operands(x1, x2)
+        x1, x2 = operands(condition, x1, x2)[1:]
     return HANDLES.select(condition, x1, x2)  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ from ..errors import (
     named,
 )
 from ..ops import Key, broadcast_shapes, span
-from ..runtime import is_symbolic
+from ..runtime import is_symbolic, shown
 from ..storage import host_elements
 from ._axes import axis_of
 from ._dispatch import HANDLES
@@ -377,7 +377,7 @@ def _in_range(index: int, axis: int, size: int) -> int:
         raise IndexRangeError(
             operation="x[key]",
             argument="key",
-            found=f"index {index} for axis {axis}, which has size {size}",
+            found=f"index {shown(index)} for axis {axis}, which has size {size}",
             fix=f"use an index from {-size} to {size - 1}"
             if size
             else "the axis is empty",

@@ -284,7 +284,8 @@ def _widths(given: Any, ndim: int) -> tuple[tuple[int, int], ...]:
         pairs = [(given[0], given[-1])] * ndim if len(given) <= 2 else [(None, None)]
     elif len(given) == 1:
         pairs = list(given) * ndim
-    if len(pairs) != ndim or any(len(p) != 2 for p in pairs):
+    are_pairs = all(isinstance(p, tuple | list) and len(p) == 2 for p in pairs)
+    if len(pairs) != ndim or not are_pairs:
         raise InvalidArgumentError(
             operation="pad",
             argument="pad_width",

@@ -14,10 +14,11 @@ from typing import Any
 from ..errors import InvalidArgumentError, ShapeError, named
 from ..ops import broadcast_shapes as common_shape
 from ..ops import reshaped, span
+from ..runtime import layout_of
 from ._axes import Axes, axes_of, axis_of, int_of, shape_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 
 __all__ = [
     "broadcast_arrays",
@@ -79,8 +80,8 @@ def reshape(
 
 
 def _needs_copy(x: EagerTensor, shape: tuple[int, ...]) -> bool:
-    fits = x.size == math.prod(shape)
-    return fits and reshaped(x._record.array, shape) is None
+    layout = layout_of(x.aval, x._record.array.strides)
+    return x.size == math.prod(shape) and reshaped(layout, shape) is None
 
 
 def _inferred(lengths: tuple[int, ...], x: EagerTensor) -> tuple[int, ...]:
@@ -245,7 +246,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
     Raises:
         ShapeError: they have no common shape.
-        InvalidArgumentError: a length is negative or no integer.
+        DTypeError: a length is no integer. InvalidArgumentError: one is negative.
 
     Cost: no value is touched.
     """
@@ -261,7 +262,7 @@ def broadcast_arrays(*arrays: Any) -> list[EagerTensor]:
 
     Cost: views.
     """
-    xs = [as_tensor(x) for x in arrays]
+    xs = tensors(*arrays)
     shape = common_shape("broadcast_arrays", *[x.shape for x in xs])
     return [broadcast_to(x, shape) for x in xs]
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..errors import InvalidArgumentError, ShapeError, named
+from ..errors import IndexRangeError, InvalidArgumentError, ShapeError, named
 from ._axes import axis_of, int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
+from ._known_indices import check_known
 from ._make import as_tensor, tensors
 from ._numbers import real_of
 from ._pytrees import stop_gradient
@@ -48,6 +49,7 @@ def embedding(
     Cost: allocates the result; the derivative keeps `indices` only. With `padding_idx`
         a mask and one more value.
     """
+    known = indices
     weight, indices = tensors(weight, indices)
     if not weight.ndim:
         raise ShapeError(
@@ -56,12 +58,20 @@ def embedding(
             found="a 0-d value",
             fix="pass a table: (entries, *shape)",
         )
+    check_known("embedding", known, weight, 0)
     rows: EagerTensor = HANDLES.take(weight, indices, 0)
     if padding_idx is None:
         return rows
-    index = axis_of("embedding", padding_idx, weight.shape[0], "padding_idx")
-    entry = HANDLES.select(HANDLES.less(indices, 0), weight.shape[0], 0)
-    mask = HANDLES.not_equal(HANDLES.add(indices, entry), index)
+    index, n = int_of("embedding", "padding_idx", padding_idx), weight.shape[0]
+    if not -n <= index < n:
+        raise IndexRangeError(
+            operation="embedding",
+            argument="padding_idx",
+            found=f"row {index} of a table of {n}",
+            fix="use the number of a row, or None",
+        )
+    entry = HANDLES.select(HANDLES.less(indices, 0), n, 0)
+    mask = HANDLES.not_equal(HANDLES.add(indices, entry), index % n)
     mask = HANDLES.reshape(mask, indices.shape + (1,) * (weight.ndim - 1))
     return HANDLES.select(mask, rows, stop_gradient(rows))  # type: ignore[no-any-return]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ShapeError, named
+from ..errors import InvalidArgumentError, ShapeError, named
 from ..ops import OPS
 from ._axes import axes_of, axis_of, int_of
 from ._dispatch import HANDLES
@@ -85,17 +85,25 @@ def tensordot(
     `x2`, or those named by two sequences.
 
     Raises:
-        ShapeError: paired axes differ. IndexRangeError: bad axes.
+        ShapeError: paired axes differ. IndexRangeError: there is no such axis.
+        InvalidArgumentError: a negative number, or something else than a pair.
 
     Cost: one matrix product; an operand whose strides do not allow the matrix form is
         written out once.
     """
     x1, x2 = tensors(x1, x2)
     if isinstance(axes, tuple | list):
+        if len(axes) != 2:
+            raise InvalidArgumentError(
+                operation="tensordot",
+                argument="axes",
+                found=f"{len(axes)} sequences of axes",
+                fix="give the axes of `x1` and those of `x2`, or a number of them",
+            )
         one = axes_of("tensordot", axes[0], x1.ndim)
         two = axes_of("tensordot", axes[1], x2.ndim)
     else:
-        count = int_of("tensordot", "axes", axes)
+        count = int_of("tensordot", "axes", axes, 0)
         one = axes_of("tensordot", tuple(range(-count, 0)), x1.ndim)
         two = axes_of("tensordot", tuple(range(count)), x2.ndim)
     sizes = [x1.shape[k] for k in one]

@@ -66,7 +66,7 @@ def quantile(
         )
     try:
         shares = np.asarray(q, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         if isinstance(q, EagerTensor):
             raise
         raise DTypeError(

@@ -51,7 +51,7 @@ def _like(x: EagerTensor, dtype: np.dtype[Any], lead: tuple[int, ...]) -> EagerT
 def _pair(operation: str, a: EagerTensor, b: Any) -> tuple[EagerTensor, Any, bool]:
     """Matrices and right-hand sides under common leading axes, in a common dtype; and
     whether the right-hand side is one vector, which stands as a column."""
-    b = as_tensor(b)
+    b = as_tensor(b, a.device)
     is_vector = b.ndim == 1
     if is_vector:
         b = F.reshape(b, (b.shape[0], 1))

@@ -17,8 +17,8 @@ import numpy as np
 from ..errors import DeviceMismatchError, DTypeError, InvalidArgumentError, type_name
 from ..runtime import brought, host_aval
 from ..storage import duplicate
-from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
+from ._make import asarray
 
 HOST: Final = (1, 0)
 """DLPack's name of host memory: `kDLCPU`, device 0."""
@@ -32,20 +32,23 @@ def from_dlpack(
     Args:
         x: an object with `__dlpack__` in host memory. One of our own tensors is taken
             as it is, since its value never changes.
-        device: where the result lives; the default device if None.
+        device: where the result lives. If None, the default device, and of our own
+            tensors the one where they are.
         copy: True and None copy. False is refused for outside memory, which somebody
             else may write.
 
     Raises:
         DTypeError: no DLPack object, or a dtype without a counterpart here.
         DeviceMismatchError: the memory is not host memory.
-        InvalidArgumentError: `copy=False`, or an array that cannot be exported.
+        InvalidArgumentError: `copy=False` where a copy is needed, an array that cannot
+            be exported, or no such device.
 
     Cost: allocates and copies once (`Transfer`); our own tensors are free unless
-        `copy=True` (`ExplicitDuplicate`).
+        `copy=True` (`ExplicitDuplicate`) or the device is another one (`Transfer`).
     """
     if isinstance(x, EagerTensor):
-        return HANDLES.duplicate(x) if copy else x.clone()
+        found = asarray(x, device=device, copy=copy)
+        return x.clone() if found is x else found
     array = host_array_of(x, "from_dlpack")
     if copy is False:
         raise InvalidArgumentError(

@@ -48,14 +48,18 @@ def asarray(
             eager tensor: the same value, tracked as it was, without an event unless
             `copy=True` (one `ExplicitDuplicate`).
         dtype: convert to this dtype.
+        device: where the value lives; by default where it is, and of outside data the
+            default device.
         copy: True always copies, False never (raises where a copy is needed), None
             copies outside data only.
 
     Raises:
         DTypeError: not a numeric or boolean array.
-        InvalidArgumentError: `copy=False` for data that must be copied.
+        InvalidArgumentError: `copy=False` for data that must be copied, or no such
+            device.
 
-    Cost: outside data allocates and copies once; everything else is free.
+    Cost: outside data allocates and copies once. Everything else is free, but for one
+        output of another dtype and one `Transfer` to another device.
     """
     if isinstance(obj, EagerTensor):
         return _as_asked(obj, dtype, device, copy)
@@ -93,13 +97,22 @@ def _as_asked(
 ) -> EagerTensor:
     """A tensor on the device, of the dtype and, if asked, with memory of its own."""
     target = x.device if device is None else device_of(device, "asarray")
+    wanted = x.dtype if dtype is None else dtype_of("asarray", dtype)
+    need_parts("asarray", x.dtype, wanted)
+    is_other = target is not x.device or wanted != x.dtype
+    if copy is False and is_other:
+        raise InvalidArgumentError(
+            operation="asarray",
+            argument="copy",
+            found="`copy=False` for another dtype or device than the value's",
+            fix="pass `copy=None`, or ask for neither",
+        )
     value: EagerTensor = x
     if target is not x.device:
         value = HANDLES[TO_DEVICE](x, target)
-    value = cast("asarray", value, dtype)
-    if copy and value is x:
-        value = HANDLES.duplicate(x)
-    return value
+    if wanted != x.dtype:
+        value = HANDLES.astype(value, wanted)
+    return HANDLES.duplicate(x) if copy and not is_other else value
 
 
 def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -219,6 +232,7 @@ def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
     Args:
         x: outside data (copied in), a `Tensor` (moves in: no copy), or a constant
             (shared: no copy).
+        dtype: convert to this dtype.
 
     Raises:
         TracedConversionError: `x` is tracked: a leaf is where a derivative ends.
@@ -241,8 +255,4 @@ def variable(x: Any, *, dtype: Any = None) -> EagerTensor:
             found=f"dtype {value.dtype}",
             fix="convert it: `ta.variable(x, dtype=ta.float64)`",
         )
-    record = value._record
-    if value is x:
-        return EagerTensor(hold(record), Leaf(), -1, None)
-    value._link = Leaf()
-    return value
+    return EagerTensor(hold(value._record), Leaf(), -1, None)

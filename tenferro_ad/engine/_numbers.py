@@ -64,12 +64,12 @@ def real_of(
         if isinstance(value, str | bytes):
             raise TypeError
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DTypeError(
             operation=operation,
             argument=argument,
             found=f"an object of type `{type_name(value)}`",
-            fix="pass a real number",
+            fix="pass a real number that a float can hold",
         ) from None
     below, above = low is not None and found < low, high is not None and found > high
     if below or above or found != found:

@@ -26,7 +26,7 @@ from ..errors import (
     a_kind,
     type_name,
 )
-from ..ops import Expr, Op, call, elementwise, var
+from ..ops import FUNCTIONS, Expr, Op, call, elementwise, var
 from ..runtime import plan_of, scalar_record
 from ..storage import TensorView, TensorViewMut, ValueRecord
 from ._dispatch import HANDLES
@@ -43,6 +43,7 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
     it they hold the same values again. All or nothing.
 
     Raises:
+        DTypeError: something that is no eager tensor.
         NotUniqueError: somebody else holds a value (a clone, a tape, a checkpoint);
             `recovered` is that same handle, and nothing changed.
         BorrowConflictError: a guard or an exported array reads a value.
@@ -52,6 +53,14 @@ def exclusive(*tensors: EagerTensor) -> Iterator[list[TensorViewMut]]:
         asynchronous lanes (a documented synchronisation point).
     """
     records: list[ValueRecord] = []
+    for x in tensors:
+        if not isinstance(x, EagerTensor):
+            raise DTypeError(
+                operation="exclusive",
+                argument="tensors",
+                found=f"an object of type `{type_name(x)}`",
+                fix="name handles: `ta.variable(...)`, `ta.asarray(...)`",
+            )
     for device in {id(x.device): x.device for x in tensors}.values():
         device.drain()
     for x in tensors:
@@ -97,6 +106,13 @@ class _Functions:
     """The scalar functions of the operation table, for `fused` expressions."""
 
     def __getattr__(self, name: str) -> Callable[..., Expr]:
+        if name not in FUNCTIONS:
+            raise InvalidArgumentError(
+                operation="fused",
+                argument="fn",
+                found=f"the scalar function `{name}`, which there is not",
+                fix="use the names of elementwise operations (docs, Operations)",
+            )
         return lambda *args: call(name, *args)
 
 
@@ -131,14 +147,22 @@ def fused(fn: Callable[..., Any], name: str | None = None) -> Fused:
             `E` (`E.sqrt`, `E.exp`, `E.select`, ...); it is called once, on symbols.
 
     Raises:
-        TypeError: `fn` cannot be called.
-        InvalidArgumentError: it returns no expression.
+        DTypeError: `fn` cannot be called, or does not say what it takes.
+        InvalidArgumentError: it returns no expression, or calls what is no function.
 
     Cost: calling the result allocates its output only, in one pass over memory; scratch
         is a few blocks, whatever the size.
     """
     need_callable("fused", fn, "fn")
-    params = list(inspect.signature(fn).parameters)[1:]
+    try:
+        params = list(inspect.signature(fn).parameters)[1:]
+    except ValueError:
+        raise DTypeError(
+            operation="fused",
+            argument="fn",
+            found=f"{a_kind(fn)} without a signature",
+            fix="pass a Python function of `E` and the operands",
+        ) from None
     # Operands may be complex: kinds are settled when the kernel meets actual dtypes.
     expr = fn(_Functions(), *[var(p, "c") for p in params])
     if not isinstance(expr, Expr):
@@ -160,8 +184,8 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
         operands: tensors, views or numbers that broadcast to the target.
 
     Raises:
-        ShapeError, DTypeError: the result would not have the target's shape and dtype;
-            nothing was written.
+        ShapeError, DTypeError: the result would not have the target's shape and dtype.
+        DeviceMismatchError: an operand is elsewhere. In each case nothing was written.
 
     Cost: no allocation, no copy; one pass over memory, scratch of a few blocks.
     """
@@ -177,29 +201,9 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
         )
     device = target._device
     lent = getattr(device, "takes_views", False)  # launches use views, not arrays
-    out: Any = target if lent else target._elements("update")
     aval = aval_of(target.shape, target.dtype, device)
-    arrays: list[Any] = [out]
-    avals: list[Aval] = [aval]
-    for x in operands:
-        if isinstance(x, EagerTensor):
-            arrays.append(x._record.array)
-            avals.append(x.aval)
-        elif isinstance(x, TensorView | TensorViewMut):
-            arrays.append(x if lent else x._elements("update"))
-            avals.append(aval_of(x.shape, x.dtype, device))
-        else:
-            if not isinstance(x, int | float | complex | np.generic):
-                raise DTypeError(
-                    operation="update",
-                    argument="operands",
-                    found=f"an object of type `{type_name(x)}`",
-                    fix="pass tensors, views or numbers: `ta.asarray(x)` takes it over",
-                )
-            record = scalar_record(x, np.result_type(target.dtype, x), device)
-            arrays.append(record.array)
-            avals.append(record.aval)
-    plan = plan_of(kernel.op, tuple(avals), ())
+    known = [_known(x, aval) for x in operands]
+    plan = plan_of(kernel.op, (aval, *[a for a, _ in known]), ())
     made = plan.call.out
     if made.shape != aval.shape or made.dtype != aval.dtype:
         raise mismatch(
@@ -211,10 +215,35 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
             fix="use operands that broadcast and promote to the target",
         )
     assert plan.overwrite is not None
+    out, *arrays = (
+        x._elements("update") if isinstance(x, _Views) and not lent else x
+        for x in (target, *[x for _, x in known])
+    )
     if plan.scratch_nbytes:
         STATE.get().account.use_workspace(plan.scratch_nbytes)
     before = quiet()
     try:
-        plan.overwrite(*arrays, out)
+        plan.overwrite(out, *arrays, out)
     finally:
         loud(before)
+
+
+_Views = TensorView | TensorViewMut
+
+
+def _known(x: Any, target: Aval) -> tuple[Aval, Any]:
+    """The form of an operand, and its elements or the view that lends them."""
+    if isinstance(x, EagerTensor):
+        return x.aval, x._record.array
+    if isinstance(x, _Views):
+        return aval_of(x.shape, x.dtype, x.device), x
+    if isinstance(x, int | float | complex | np.number | np.bool):
+        dtype = np.result_type(target.dtype, x)
+        record = scalar_record(x, dtype, target.device)
+        return record.aval, record.array
+    raise DTypeError(
+        operation="update",
+        argument="operands",
+        found=f"an object of type `{type_name(x)}`",
+        fix="pass tensors, views or numbers: `ta.asarray(x)` takes it over",
+    )

@@ -21,6 +21,7 @@ from .._aval import Aval
 from ..errors import IndexRangeError, InvalidArgumentError, ShapeError
 from ..ops import evaluate, moved
 from ..runtime import BatchEvaluator, Example
+from ._axes import int_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor
@@ -58,6 +59,7 @@ def vmap(
     Raises (when called):
         InvalidArgumentError: `in_axes` or `out_axes` does not fit; nothing says how
             many examples there are; an output at `out_axes` None differs between them.
+        DTypeError: `axis_size` is no integer.
         ShapeError: arguments differ in the number of examples.
         IndexRangeError: an axis that an argument or output does not have.
         TracedConversionError: Python asks for the value of an example.
@@ -156,7 +158,8 @@ def _prefix(prefix: Axes, tree: Any, argument: str) -> list[int | None]:
                 found=f"{head!r}",
                 fix="name axes by ints, and what all examples share by None",
             )
-        axes += [None if head is None else int(head)] * len(flatten(part)[0])
+        axis = None if head is None else int_of("vmap", argument, head)
+        axes += [axis] * len(flatten(part)[0])
     return axes
 
 
@@ -178,7 +181,8 @@ def _to_front(x: EagerTensor, axis: Any, argument: str) -> EagerTensor:
 def _size(sizes: list[int], names: list[str], axis_size: int | None) -> int:
     """How many examples there are."""
     if axis_size is not None:
-        sizes, names = [*sizes, axis_size], [*names, "axis_size"]
+        given = int_of("vmap", "axis_size", axis_size, 0)
+        sizes, names = [*sizes, given], [*names, "axis_size"]
     if not sizes:
         raise InvalidArgumentError(
             operation="vmap",

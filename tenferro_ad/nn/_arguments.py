@@ -1,9 +1,12 @@
-"""Numbers that callers pass to the functions here."""
+"""What callers pass to the functions here: numbers, and data beside tensors."""
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from typing import Any
 
+import tenferro_ad as ta
 from tenferro_ad.errors import DTypeError, InvalidArgumentError, type_name
 
 
@@ -22,14 +25,18 @@ def number(
         DTypeError: something else. InvalidArgumentError: out of that range.
     """
     word = "integer" if kind is int else "number"
-    kinds = (int,) if kind is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds):
+    wanted = Integral if kind is int else Real
+    if isinstance(value, bool) or not isinstance(value, wanted):
         raise DTypeError(
             operation=operation,
             argument=argument,
             found=f"an object of type `{type_name(value)}`",
-            fix=f"pass a Python {word}",
+            fix=f"pass a {word}",
         )
+    try:
+        value = kind(value)
+    except OverflowError:
+        value = math.inf if value > 0 else -math.inf
     if not value >= low or (high is not None and value > high):
         raise InvalidArgumentError(
             operation=operation,
@@ -39,3 +46,11 @@ def number(
             + (" on" if high is None else f" to {high:g}"),
         )
     return value
+
+
+def together(*xs: Any) -> list[ta.EagerTensor]:
+    """Operands as tensors: outside data goes to the device of the first tensor."""
+    device = next((x.device for x in xs if isinstance(x, ta.EagerTensor)), None)
+    return [
+        x if isinstance(x, ta.EagerTensor) else ta.asarray(x, device=device) for x in xs
+    ]

@@ -7,6 +7,8 @@ from typing import Any
 
 import tenferro_ad as ta
 
+from ._arguments import together
+
 
 def _allowed(queries: int, keys: int, mask: Any, is_causal: bool, device: Any) -> Any:
     """Booleans that say which key a query may see, or None for all."""
@@ -47,7 +49,7 @@ def scaled_dot_product_attention(
 
     Source: A. Vaswani et al., arXiv:1706.03762.
     """
-    query, key = ta.asarray(query), ta.asarray(key)
+    query, key, value = together(query, key, value)
     if query.ndim < 2 or key.ndim < 2:
         raise ta.errors.ShapeError(
             operation="scaled_dot_product_attention",
@@ -57,7 +59,7 @@ def scaled_dot_product_attention(
         )
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = ta.matmul(query * factor, ta.matrix_transpose(key))
-    mask = None if mask is None else ta.asarray(mask)
+    mask = None if mask is None else together(query, mask)[1]
     if mask is not None and not ta.isdtype(mask.dtype, "bool"):
         scores, mask = scores + mask, None
     seen = _allowed(query.shape[-2], key.shape[-2], mask, is_causal, query.device)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tenferro_ad as ta
 
+from ._arguments import together
 from ._precision import in_single, rounded
 
 
@@ -24,6 +25,7 @@ def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
 
     Cost: allocates the product, and the sum if there is `b`.
     """
+    x, w = together(x, w)
     y = ta.matmul(x, ta.permute_dims(w, (1, 0)))
     return y if b is None else y + b
 

@@ -13,7 +13,7 @@ import tenferro_ad as ta
 from tenferro_ad import special
 from tenferro_ad.errors import named
 
-from ._arguments import number
+from ._arguments import number, together
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -34,19 +34,9 @@ def _reduced(operation: str, losses: ta.EagerTensor, reduction: str) -> ta.Eager
     )
 
 
-def _pair(x: Any, target: Any) -> tuple[ta.EagerTensor, ta.EagerTensor]:
-    """Both as tensors: outside data goes where the other one is."""
-    if not isinstance(x, ta.EagerTensor) and isinstance(target, ta.EagerTensor):
-        return ta.asarray(x, device=target.device), target
-    x = ta.asarray(x)
-    if not isinstance(target, ta.EagerTensor):
-        target = ta.asarray(target, device=x.device)
-    return x, target
-
-
 def _distance(x: Any, target: Any) -> ta.EagerTensor:
     """|x - target|, with slope 0 where they are equal."""
-    return ta.abs(ta.subtract(*_pair(x, target)))
+    return ta.abs(ta.subtract(*together(x, target)))
 
 
 # ---- distances -----------------------------------------------------------------------
@@ -66,7 +56,7 @@ def mse_loss(x: Any, target: Any, *, reduction: Reduction = "mean") -> ta.EagerT
 
     Cost: allocates difference, square and the reduced value.
     """
-    difference = ta.subtract(*_pair(x, target))
+    difference = ta.subtract(*together(x, target))
     if ta.isdtype(difference.dtype, "complex floating"):
         difference = ta.abs(difference)
     return _reduced("mse_loss", ta.square(difference), reduction)
@@ -172,10 +162,10 @@ def nll_loss(
         ShapeError, DTypeError: operands do not fit.
         InvalidArgumentError: an unknown `reduction`.
 
-    Cost: allocates two values for each sample and the reduced one; a few more for each
-        sample with weights or ignored targets.
+    Cost: allocates a few values for each sample and the reduced one; a few more with
+        weights or ignored targets.
     """
-    log_probs, target = _pair(log_probs, target)
+    log_probs, target = together(log_probs, target)
     if axis is None:
         axis = min(1, log_probs.ndim - 1)
     number("nll_loss", "axis", axis, -math.inf, kind=int)
@@ -198,11 +188,14 @@ def nll_loss(
     if ignore_index is not None:
         kept = ta.not_equal(target, ignore_index)
         target = ta.where(kept, target, 0)
+    if ta.isdtype(target.dtype, "signed integer"):  # none counts from the end
+        wide = ta.astype(target, ta.int64, copy=False)
+        target = ta.where(ta.less(wide, 0), log_probs.shape[axis], wide)
     index = ta.expand_dims(target, axis=axis)
     losses = -ta.squeeze(ta.take_along_axis(log_probs, index, axis=axis), axis=axis)
     scale = None
     if weight is not None:
-        _, weight = _pair(log_probs, weight)
+        _, weight = together(log_probs, weight)
         scale = ta.take(weight, target, axis=0)
         losses = losses * scale
     if kept is not None:
@@ -239,9 +232,9 @@ def binary_cross_entropy_with_logits(
 
     Cost: allocates a few values of the size of `logits`, and the reduced one.
     """
-    x, y = _pair(logits, target)
+    x, y = together(logits, target)
     if not isinstance(pos_weight, float | int | None):
-        _, pos_weight = _pair(x, pos_weight)
+        _, pos_weight = together(x, pos_weight)
     below = ta.softplus(-x)
     if pos_weight is not None:
         below = below * ((pos_weight - 1.0) * y + 1.0)
@@ -275,11 +268,14 @@ def kl_div(
 
     Cost: allocates a few values of the size of `x`, and the reduced one.
     """
-    x, target = _pair(x, target)
+    x, target = together(x, target)
+    weight = ta.exp(target) if log_target else target
     if log_target:
-        losses = ta.exp(target) * (target - x)
+        losses = weight * (target - x)
     else:
         losses = special.xlogy(target, target) - target * x
+    # Where the target is 0, its logarithm or `x` may be infinite.
+    losses = ta.where(ta.equal(weight, 0.0), 0.0, losses)
     if reduction == "batchmean":
         return ta.sum(losses) / (losses.shape[0] if losses.ndim else 1)
     return _reduced("kl_div", losses, reduction)

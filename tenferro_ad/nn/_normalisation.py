@@ -12,7 +12,7 @@ from typing import Any
 import tenferro_ad as ta
 from tenferro_ad import random
 
-from ._arguments import number
+from ._arguments import number, together
 from ._precision import in_single, rounded
 
 
@@ -48,7 +48,7 @@ def rms_norm(
 
 def _channels(operation: str, x: ta.EagerTensor, v: Any) -> ta.EagerTensor:
     """A value for each channel, to broadcast against `x`."""
-    v = ta.asarray(v)
+    _, v = together(x, v)
     if v.shape != (x.shape[1],):
         raise ta.errors.ShapeError(
             operation=operation,
@@ -143,10 +143,8 @@ def batch_statistics(
     mean = ta.mean(x, axis=axes)
     variance = ta.var(x, axis=axes, correction=1.0)
     old = 1.0 - number("batch_statistics", "momentum", momentum, 0.0, 1.0)
-    return (
-        ta.asarray(running_mean) * old + mean * momentum,
-        ta.asarray(running_var) * old + variance * momentum,
-    )
+    _, was_mean, was_variance = together(mean, running_mean, running_var)
+    return was_mean * old + mean * momentum, was_variance * old + variance * momentum
 
 
 def group_norm(

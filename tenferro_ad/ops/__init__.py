@@ -36,7 +36,7 @@ from ._custom import CUSTOM_JVP, CUSTOM_VJP, beyond, closes_over, no_forward, un
 from ._einsum import contraction_flops
 from ._elementwise import integer_power
 from ._equations import sizes_of as einsum_sizes
-from ._expr import Expr, call, const, select, substitute, topological, var
+from ._expr import FUNCTIONS, Expr, call, const, select, substitute, topological, var
 from ._form import (
     COMBINES,
     INDEX,
@@ -158,6 +158,7 @@ __all__ = [
     "Equation",
     "Evaluator",
     "Expr",
+    "FUNCTIONS",
     "Kernel",
     "Key",
     "Library",

@@ -375,8 +375,15 @@ class Adam(_Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(lr)
-        for name, beta in zip(("betas[0]", "betas[1]"), betas, strict=True):
-            self._check(name, beta, 0.0, 1.0)
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise ta.errors.InvalidArgumentError(
+                operation=type(self).__name__,
+                argument="betas",
+                found=repr(betas),
+                fix="give two numbers, as (0.9, 0.999)",
+            )
+        for k, beta in enumerate(betas):
+            self._check(f"betas[{k}]", beta, 0.0, 1.0)
         self._check("eps", eps, 0.0, math.inf)
         self._check("weight_decay", weight_decay, 0.0, math.inf)
         self.betas = betas

@@ -1,5 +1,6 @@
 """What runs, and how a run may end."""
 
+from ._arguments import shown
 from ._batched import BatchEvaluator, Example, batched_program
 from ._borrowed import BorrowedBindings, RetiredBorrowed, submit_borrowed
 from ._chains import chains_of
@@ -8,8 +9,6 @@ from ._direct import (
     DEFAULT_DEVICE,
     DIRECT,
     PLAN_LIMIT,
-    DirectEvaluator,
-    as_records,
     default_device,
     device_of,
     devices,
@@ -40,19 +39,11 @@ from ._scoped import (
     ScopedReadInputs,
 )
 from ._submission import ExecutionHandle, ExecutionOutcome, Submission
-from ._trace import (
-    NOWHERE,
-    Symbol,
-    Trace,
-    is_symbolic,
-    strides_of,
-    traced_error,
-)
+from ._trace import Trace, is_symbolic, layout_of, strides_of, traced_error
 
 __all__ = [
     "DEFAULT_DEVICE",
     "DIRECT",
-    "NOWHERE",
     "BatchEvaluator",
     "GRAPHS",
     "BorrowedBindings",
@@ -63,7 +54,6 @@ __all__ = [
     "Completed",
     "CompletionUnproven",
     "Counting",
-    "DirectEvaluator",
     "STEPS",
     "Taken",
     "brought",
@@ -81,9 +71,7 @@ __all__ = [
     "ScopedExecutionOutcome",
     "ScopedReadInputs",
     "Submission",
-    "Symbol",
     "Trace",
-    "as_records",
     "batched_program",
     "default_device",
     "chains_of",
@@ -95,11 +83,13 @@ __all__ = [
     "devices",
     "host_aval",
     "is_symbolic",
+    "layout_of",
     "pair_plan",
     "plan_of",
     "scalar_key",
     "scalar_record",
     "schedule",
+    "shown",
     "strides_of",
     "submit_borrowed",
     "traced_error",

@@ -18,6 +18,7 @@ from ..backends import CPU, Plan, find_device, infer_call, opened_devices
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError, a_kind
 from ..ops import Applied, Call, Evaluator, Op, Region, RuleSpec
 from ..storage import ValueRecord
+from ._arguments import shown
 from ._regions import region_plan
 from ._steps import InputRule, step_of
 
@@ -216,7 +217,7 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
             raise InvalidArgumentError(
                 operation="promotion",
                 argument="number",
-                found=f"{value} beside values of dtype {dtype}",
+                found=f"{shown(value)} beside values of dtype {dtype}",
                 fix="use a number that the dtype holds, or convert with `ta.astype`",
             ) from None
         found = ValueRecord(array, aval_of((), dtype, device), None)
