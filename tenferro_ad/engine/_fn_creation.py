@@ -289,7 +289,7 @@ def _steps(first: Any, end: Any, gap: Any) -> int | None:
     if all(isinstance(v, int) for v in (first, end, gap)):
         return -((first - end) // gap)  # type: ignore[no-any-return]
     try:
-        return math.ceil((end - first) / gap)
+        return math.ceil((end - first) / gap)  # type: ignore[no-any-return]
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -25,8 +25,8 @@ def number(
         DTypeError: something else. InvalidArgumentError: out of that range.
     """
     word = "integer" if kind is int else "number"
-    wanted = Integral if kind is int else Real
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    is_number = isinstance(value, Integral if kind is int else Real)
+    if isinstance(value, bool) or not is_number:
         raise DTypeError(
             operation=operation,
             argument=argument,
