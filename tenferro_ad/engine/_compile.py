@@ -17,7 +17,6 @@ from ..errors import (
     BorrowConflictError,
     InvalidArgumentError,
     NotUniqueError,
-    a_kind,
     type_name,
 )
 from ..ops import evaluate
