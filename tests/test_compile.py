@@ -570,7 +570,7 @@ def test_objects_whose_content_could_change_unseen_are_refused() -> None:
     for call in (lambda: f(layer, ta.ones(1)), lambda: layer.scaled(ta.ones(1))):
         with pytest.raises(InvalidArgumentError, match="compared by identity") as told:
             call()
-        assert "`Layer`" in str(told.value)
+        assert "Layer`" in str(told.value)
     assert layer.w.tolist() == [2]
 
 

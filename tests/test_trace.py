@@ -228,6 +228,9 @@ READS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+INSTEAD = {"ufunc": "ta.sin", "list of tensors": "ta.stack"}
+
+
 @pytest.mark.parametrize("how", READS)
 def test_reading_a_traced_value_is_refused_and_shows_the_line(how: str) -> None:
     read = READS[how]
@@ -236,7 +239,7 @@ def test_reading_a_traced_value_is_refused_and_shows_the_line(how: str) -> None:
         with pytest.raises(TracedConversionError) as caught:
             enter(lambda x: read(x * 2.0), ta.Spec(()))
         assert f"test_trace.py, line {line}" in str(caught.value)
-        assert "ta.where" in str(caught.value)
+        assert INSTEAD.get(how, "ta.where") in str(caught.value)
 
 
 def test_control_flow_in_transforms_is_refused_alike() -> None:
