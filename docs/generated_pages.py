@@ -146,6 +146,18 @@ PAGES: dict[str, tuple[str, str]] = {
         "Rank5 Rank6 Rank7 Rank8",
     ),
 }
+FAMILIES = {  # of functions: what they are about, and the endings of their modules
+    "Creation": "creation",
+    "Element by element": "elementwise",
+    "Reductions, running sums, quantiles": "reductions cumulative quantiles",
+    "Shapes and axes": "movement",
+    "Joining, splitting, repeating": "joining",
+    "Indexing and scattering": "indexing scatter",
+    "Products": "products einsum",
+    "Sorting, searching, sets": "sorting",
+    "Networks": "convolution pooling nn",
+    "Dtypes and parts of numbers": "dtypes reinterpret",
+}
 FACES = ("linalg", "fft", "special", "random", "nn", "optim")
 FACES += ("extension", "testing", "unsafe")
 ACCESS = "scalar_pairs PreparedContiguousRead PreparedContiguousWrite "
@@ -168,7 +180,7 @@ def api_pages() -> dict[str, str]:
         for page, (title, names) in PAGES.items()
     }
     pages["access"] = _page("Prepared access", "tenferro_ad.storage", ACCESS.split())
-    pages["functions"] = _page("Functions", "tenferro_ad", sorted(rest, key=str.lower))
+    pages["functions"] = _functions(sorted(rest, key=str.lower))
     pages["constants"] = _constants()
     for face in FACES:
         module = f"tenferro_ad.{face}"
@@ -176,6 +188,21 @@ def api_pages() -> dict[str, str]:
         pages[face] = _page(f"`ta.{face}`", module, names, about=True)
     pages["index"] = API.format(pages="\n".join(pages))
     return pages
+
+
+def _functions(names: Sequence[str]) -> str:
+    """The page of functions, by family: the module of the engine that defines them."""
+    families: dict[str, list[str]] = {title: [] for title in (*FAMILIES, "Others")}
+    homes = {home: title for title, homes in FAMILIES.items() for home in homes.split()}
+    for name in names:
+        home = getattr(ta, name).__module__.rpartition("_fn_")[2]
+        families[homes.get(home, "Others")].append(name)
+    parts = ["# Functions\n"]
+    for title, found in families.items():
+        if found:
+            page = _page(title, "tenferro_ad", found)
+            parts.append(page.replace(f"# {title}", f"## {title}", 1))
+    return "\n".join(parts)
 
 
 def _has_entry(value: Any) -> bool:

@@ -203,7 +203,7 @@ class _Optimizer(ABC):
         """One step as a function: the new parameters and the new state.
 
         For compiled steps: `ta.compile(step, donate_argnums=...)` lets the results take
-        over the memory of `params` and `state`. Nothing is kept in the optimizer.
+        over the memory of `params` and `state`. Nothing is kept in the optimiser.
 
         Args:
             params: pytree of tensors.

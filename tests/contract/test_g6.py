@@ -238,6 +238,16 @@ GENERATED = {
 }
 
 
+def test_the_start_page_names_every_tutorial_and_every_guide_by_what_it_is_for() -> (
+    None
+):
+    text = FENCED.sub("", read("docs/index.md"))
+    named = {(DOCS / target).resolve() for target, _ in LINK.findall(text) if target}
+    for page in PAGES:
+        if page.parent.name in ("tutorials", "guides"):
+            assert page.resolve() in named, page.name
+
+
 @pytest.mark.parametrize(
     "page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name
 )

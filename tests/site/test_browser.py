@@ -44,6 +44,11 @@ STICKING_OUT = """() => {
   return out;
 }"""
 
+# Tables whose last columns one sees only after scrolling.
+CUT = """() => [...document.querySelectorAll('article .table-wrapper')]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => 'a table is cut: ' + box.innerText.slice(0, 60))"""
+
 # Text of the page whose contrast with what is behind it is too small.
 HARD_TO_READ = """(least) => {
   const parse = (c) => {
@@ -132,6 +137,7 @@ def looks(page: Any) -> list[str]:
     return [
         *([f"{more} pixels too wide"] if more > 0 else []),
         *page.evaluate(STICKING_OUT),
+        *page.evaluate(CUT),
         *page.evaluate(HARD_TO_READ, LEAST_CONTRAST),
     ]
 
@@ -146,6 +152,10 @@ def looks(page: Any) -> list[str]:
         (
             "<p style='white-space: nowrap'>" + "long " * 99 + "</p>",
             "P sticks out: long",
+        ),
+        (
+            "<div class='table-wrapper'><table><tr><td>" + "x" * 99 + "</table></div>",
+            "a table is cut: xxx",
         ),
     ],
 )
