@@ -164,8 +164,8 @@ def _matmul_y(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
     if target.ndim <= 2 < x.aval.ndim and x.aval.shape[:-1] == ct.aval.shape[:-1]:
         # One product over all batches instead of a batch of small ones and a sum.
         rows = math.prod(x.aval.shape[:-1])
-        x = F.reshape(x, (rows, x.aval.shape[-1]))
-        ct = F.reshape(ct, (rows, ct.aval.shape[-1]))
+        x = F.regroup(x, (rows, x.aval.shape[-1]))
+        ct = F.regroup(ct, (rows, ct.aval.shape[-1]))
     return _settled(F, F.matmul_tn(x, ct), target)
 
 

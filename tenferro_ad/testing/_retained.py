@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._ledger import ledger
-from ..engine import Tape, as_tensor, jvp, variable, vjp
+from ..engine import HANDLES, Tape, as_tensor, jvp, variable, vjp
 from ._agree import Array, ProviderCalls, ensure, like, weights_for
 from ._samples import Row, Sample, as_tuple, at, handle, memory_of, numpy_of
 
@@ -167,40 +167,43 @@ def check_allocations(row: Row, calls: ProviderCalls) -> None:
 
 
 def check_backward_allocations(row: Row, calls: ProviderCalls) -> None:
-    """The ledger of a backward pass is what the provider counts, twice the same; only
-    gradients are left, each with a root of its own."""
+    """The ledger of a backward pass is what the provider counts, twice the same, for
+    cotangents of any layout; only gradients are left, each with a root of its own."""
     prop = "allocations in backward"
     again = {"CheckpointRecomputeOutput"} if row.reruns else set()
     for sample in row.differentiable():
         with at(row.name, sample):
             tape, leaves, outs = recorded(row, sample, row.tracked(sample))
-            seed = as_tensor(weights_for(row, sample, outs)[0])
-            counts = []
-            for _ in range(2):
-                calls.reset()
-                with ledger(detail=False) as led:
-                    grads = tape.backward(outs[0], cotangent=seed, retain=True)
-                seen = sum(led.allocations.values())
-                ensure(
-                    seen == calls.total,
-                    row,
-                    prop,
-                    f"{seen} by the ledger, {calls.total} by the provider",
-                )
-                reasons = set(led.allocations)
-                ensure(reasons <= {"OperationOutput"} | again, row, prop, f"{reasons}")
-                ensure(led.copies == {}, row, prop, f"copies {dict(led.copies)}")
-                ensure(
-                    led.live == len(grads),
-                    row,
-                    prop,
-                    f"{led.live} roots for {len(grads)} gradients",
-                )
-                counts.append(led.allocations)
-                del grads
-                ensure(led.live == 0, row, prop, f"{led.live} roots left behind")
-            ensure(counts[0] == counts[1], row, prop, f"first and second pass {counts}")
+            for seed in _seeds(weights_for(row, sample, outs)[0]):
+                counts = []
+                for _ in range(2):
+                    calls.reset()
+                    with ledger(detail=False) as led:
+                        grads = tape.backward(outs[0], cotangent=seed, retain=True)
+                    seen = sum(led.allocations.values())
+                    told = f"{seen} by the ledger, {calls.total} by the provider"
+                    ensure(seen == calls.total, row, prop, told)
+                    reasons = set(led.allocations)
+                    known = reasons <= {"OperationOutput"} | again
+                    ensure(known, row, prop, f"{reasons}")
+                    ensure(led.copies == {}, row, prop, f"copies {dict(led.copies)}")
+                    told = f"{led.live} roots for {len(grads)} gradients"
+                    ensure(led.live == len(grads), row, prop, told)
+                    counts.append(led.allocations)
+                    del grads
+                    ensure(led.live == 0, row, prop, f"{led.live} roots left behind")
+                told = f"first and second pass {counts}"
+                ensure(counts[0] == counts[1], row, prop, told)
             del leaves
+
+
+def _seeds(weights: Array) -> list[Any]:
+    """A cotangent in row-major order, and one whose axes lie the other way round."""
+    found = [as_tensor(weights)]
+    if weights.ndim > 1:
+        turned = as_tensor(np.ascontiguousarray(weights.T))
+        found.append(HANDLES.permute_dims(turned, tuple(reversed(range(weights.ndim)))))
+    return found
 
 
 # ---- ownership -----------------------------------------------------------------------
