@@ -98,6 +98,11 @@ def divided(F: Evaluator, v: Any, n: float) -> Any:
     return F.astype(F.div(F.astype(v, SINGLE), n), HALF)
 
 
+def single(F: Evaluator, v: Any) -> Any:
+    """Halves as singles: of many terms, each may be less than a half can hold."""
+    return F.astype(v, SINGLE) if v.aval.dtype == HALF else v
+
+
 def nothing(F: Evaluator, ct: Any, call: Call) -> None:
     """The rule of a result that is locally constant."""
 
@@ -125,6 +130,13 @@ def blocks(shape: Axes) -> Iterator[tuple[Any, ...]]:
 def within(index: tuple[Any, ...], axes: Axes) -> tuple[Any, ...]:
     """Where the results of a block lie in a reduced array with its axes kept."""
     return (*[slice(None) if k in axes else s for k, s in enumerate(index)], ...)
+
+
+def in_blocks(x: Array | Aval, axes: Axes, dtype: np.dtype[Any]) -> bool:
+    """Whether a sum in this dtype needs blocks to keep its digits: NumPy adds pairwise
+    along the last axis only."""
+    large = x.size > 2 * BLOCK and dtype.char in "fF"
+    return large and bool(axes) and axes[-1] != x.ndim - 1
 
 
 def block_sum(

@@ -12,6 +12,7 @@ for recurrences as scans. Here they run in order, for reproducible rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from .._aval import Aval
 from ..errors import ShapeError
 from . import _conventions as say
 from . import _forms_scans as forms
-from ._axes import HALF, SINGLE, as_float, need_real
+from ._axes import HALF, SINGLE, as_float, need_real, single
 from ._batching import later, leading
 from ._op import Call, Evaluator, Op, Write, register
 from ._place import Key, span
@@ -254,11 +255,9 @@ def _logs_infer(x: Aval, axis: int, reverse: bool) -> tuple[Any, Any]:
     return x.shape, as_float(x.dtype)
 
 
-def _finite(F: Evaluator, out: Any) -> Any:
+def _safe(F: Evaluator, out: Any) -> Any:
     """`out`, with 0 where it is minus infinity: all summands so far are zero there."""
-    aval = out.aval
-    zero = F.full((), aval.dtype, 0, aval.device)
-    return F.select(F.isinf(out), zero, out)
+    return F.select(F.equal(out, -math.inf), 0.0, out)
 
 
 def _steps(F: Evaluator, out: Any, safe: Any, call: Call, *, at_later: bool) -> Any:
@@ -277,17 +276,18 @@ def _steps(F: Evaluator, out: Any, safe: Any, call: Call, *, at_later: bool) -> 
 
 
 def _logs_pull(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
-    safe = _finite(F, out)
+    safe = _safe(F, out)
     step = _steps(F, out, safe, call, at_later=False)
     sums = F.linear_recurrence(step, ct, call.axis, not call.reverse)
     return _to_aval(F, F.mul(F.exp(F.sub(x, safe)), sums), call.ins[0])
 
 
 def _logs_push(F: Evaluator, t: Any, call: Call, *, x: Any, out: Any) -> Any:
-    safe = _finite(F, out)
+    safe = _safe(F, out)
     step = _steps(F, out, safe, call, at_later=True)
-    t = F.mul(F.exp(F.sub(x, safe)), t)
-    return F.linear_recurrence(step, t, call.axis, call.reverse)
+    t = F.mul(F.exp(F.sub(x, safe)), single(F, t))
+    pushed = F.linear_recurrence(step, t, call.axis, call.reverse)
+    return _to_aval(F, pushed, call.out)
 
 
 register(

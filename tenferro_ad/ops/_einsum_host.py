@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._aval import Aval, real_dtype
-from ._axes import BLOCK, add_reduce, block_sum
+from ._axes import BLOCK, add_reduce, block_sum, in_blocks
 from ._call import Call
 from ._equations import DType, Ready, Shape, wide
 from ._pairs import Array, multiply, scratch_of
@@ -74,14 +74,9 @@ def _made_ready(ready: Ready, x: Array, dtype: DType) -> Array:
     return out
 
 
-def _in_blocks(x: Array | Aval, axes: Shape, out: DType) -> bool:
-    # NumPy adds pairwise along the last axis only.
-    return out.char in "fF" and x.size > 2 * BLOCK and axes[-1] != x.ndim - 1
-
-
 def _sum_into(out: Array, x: Array, axes: Shape) -> None:
     dtype = wide(out.dtype)
-    if _in_blocks(x, axes, dtype):
+    if in_blocks(x, axes, dtype):
         np.copyto(out, block_sum(x, axes).reshape(out.shape), casting="unsafe")
     elif dtype == out.dtype:
         add_reduce(x, axes, dtype, out)

@@ -17,8 +17,17 @@ from .._aval import Aval, real_dtype
 from . import _conventions as say
 from . import _forms_reductions as forms
 from . import _lapack
-from ._axes import as_float, kept, reduced_shape
+from ._axes import (
+    add_reduce,
+    as_float,
+    block_scratch,
+    block_sum,
+    in_blocks,
+    kept,
+    reduced_shape,
+)
 from ._batching import later, leading
+from ._equations import wide
 from ._expr import call as fn
 from ._expr import conj, const, select, var
 from ._lapack import Array, need_matrix
@@ -176,13 +185,23 @@ def _norm_infer(x: Aval, order: float, axes: Any, keepdims: bool) -> tuple[Any, 
 def _norm(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (x,), (out,) = ins, outs
     axes, order = call.axes, call.order
-    size = np.abs(x).astype(out.dtype, copy=False)
+    size = np.abs(x).astype(wide(out.dtype), copy=False)
     top = np.max(size, axes, keepdims=True, initial=0)
     scale = np.where((top == 0) | ~np.isfinite(top), 1, top)
     size = np.asarray(size / scale)
-    total = np.sum(np.power(size, order, size), axes, keepdims=True)
+    np.power(size, order, size)
+    if in_blocks(size, axes, size.dtype):
+        total = block_sum(size, axes)
+    else:
+        total = add_reduce(size, axes, None, None, True)
     found = scale * np.power(total, 1 / order)
-    np.copyto(out, found.reshape(out.shape))
+    np.copyto(out, found.reshape(out.shape), casting="unsafe")
+
+
+def _norm_scratch(call: Call) -> int:
+    """Moduli and their powers, and what the sum of them takes."""
+    x, item = call.ins[0], wide(call.out.dtype).itemsize
+    return item * (3 * x.size + 192 + 5 * call.out.size) + block_scratch(call)
 
 
 def _norm_slope(F: Evaluator, call: Call, x: Any, out: Any) -> Any:
@@ -207,10 +226,7 @@ register(
         infer=_norm_infer,
         kernel=Write(
             _norm,
-            lambda call: (
-                3 * call.out.dtype.itemsize * (call.ins[0].size + 64)
-                + 5 * call.out.nbytes
-            ),
+            _norm_scratch,
             form=forms.vector_norm,
         ),
         vjp={"x": _norm_back},

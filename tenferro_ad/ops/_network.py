@@ -18,10 +18,12 @@ import numpy as np
 from .._aval import Aval
 from ..errors import DTypeError, IndexRangeError, ShapeError
 from . import _forms_reductions as forms
+from ._axes import single
 from ._batching import later, leading
+from ._equations import wide
 from ._expr import call as fn
 from ._expr import var
-from ._op import Call, Evaluator, Op, Write, register
+from ._op import Call, Evaluator, Op, Write, project, register
 from ._scalar import elementwise, of_kinds
 
 Array = np.ndarray[Any, Any]
@@ -67,8 +69,8 @@ def _loss_infer(x: Aval, target: Aval, axis: int) -> tuple[Any, Any]:
     return shape, x.dtype
 
 
-def _classes(call: Call, x: Array, target: Array) -> tuple[Array, Array]:
-    """Logits with the class axis last, and targets to index them."""
+def _target_check(call: Call, ins: list[Array]) -> None:
+    x, target = ins[-2:]
     n = x.shape[call.axis]
     if target.size and (target.min() < 0 or target.max() >= n):
         raise IndexRangeError(
@@ -77,6 +79,10 @@ def _classes(call: Call, x: Array, target: Array) -> tuple[Array, Array]:
             found=f"classes from {target.min()} to {target.max()} of {n}",
             fix=f"use class numbers from 0 to {n - 1}",
         )
+
+
+def _classes(call: Call, x: Array, target: Array) -> tuple[Array, Array]:
+    """Logits with the class axis last, and targets to index them."""
     return _classes_last(call, x), target[..., None]
 
 
@@ -90,7 +96,8 @@ def _cross_entropy(call: Call, outs: list[Array], ins: list[Array]) -> None:
     shifted = np.subtract(x, top)
     np.negative(np.take_along_axis(shifted, index, -1)[..., 0], out)
     np.exp(shifted, shifted)
-    np.add(out, np.log(np.add.reduce(shifted, axis=-1)), out)
+    total = np.add.reduce(shifted, axis=-1, dtype=wide(out.dtype))
+    np.add(out, np.log(total), out)
 
 
 def _cross_entropy_input(call: Call, outs: list[Array], ins: list[Array]) -> None:
@@ -98,7 +105,8 @@ def _cross_entropy_input(call: Call, outs: list[Array], ins: list[Array]) -> Non
     out = _classes_last(call, outs[0])
     np.subtract(x, np.maximum.reduce(x, axis=-1, keepdims=True), out)
     np.exp(out, out)
-    np.divide(out, np.add.reduce(out, axis=-1, keepdims=True), out)
+    total = np.add.reduce(out, axis=-1, dtype=wide(out.dtype), keepdims=True)
+    np.divide(out, total, out)
     if out.flags.c_contiguous:
         rows = out.reshape(-1, out.shape[-1])
         rows[np.arange(len(rows)), index.reshape(-1)] -= 1
@@ -143,6 +151,7 @@ register(
         kernel=Write(
             _cross_entropy,
             lambda call: call.ins[0].nbytes + _rows(call),
+            _target_check,
             form=forms.cross_entropy,
         ),
         vjp={
@@ -151,8 +160,12 @@ register(
             )
         },
         jvp={
-            "x": lambda F, t, call, *, x, target: F.sum(
-                F.mul(t, _slope(F, x, target, call)), (call.axis,), False
+            "x": lambda F, t, call, *, x, target: project(
+                F,
+                F.sum(
+                    F.mul(single(F, t), _slope(F, x, target, call)), (call.axis,), False
+                ),
+                call.out,
             )
         },
         batch=leading(axis=later),
@@ -173,6 +186,7 @@ register(
         kernel=Write(
             _cross_entropy_input,
             lambda call: 2 * _rows(call),
+            _target_check,
             form=forms.cross_entropy_input,
         ),
         vjp={

@@ -23,6 +23,7 @@ from ..errors import DTypeError, InvalidArgumentError, ShapeError
 from . import _conventions as say
 from . import _forms_products as forms
 from ._batching import leading, longer
+from ._equations import wide
 from ._op import Call, Evaluator, Op, Write, register
 from ._scalar import of_kinds
 from ._windows import Array, Ints, buffers
@@ -130,10 +131,15 @@ def _in_single(
     return wide
 
 
+def _halves(call: Call) -> int:
+    """Scratch of sums of halves."""
+    return 4 * call.out.size if call.out.dtype == np.float16 else 0
+
+
 def _sums(call: Call) -> int:
     """Scratch of strided sums over the taps, and of sums of halves."""
-    halves = 4 * call.out.size if call.out.dtype == np.float16 else 0
-    return buffers(call.ins[0].size, max(call.out.dtype.itemsize, 4)) + halves
+    width = wide(call.out.dtype).itemsize
+    return buffers(call.ins[0].size, width) + _halves(call)
 
 
 @_in_single
@@ -216,7 +222,7 @@ def _max_pool(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
 def _shares(call: Call, x: Array, top: Array) -> Array:
     """How many elements of each window are largest, as numbers to divide by."""
-    count = np.zeros(top.shape, top.dtype)
+    count = np.zeros(top.shape, wide(top.dtype))
     for read, at in _taps(_spatial(x, call), _spatial(top, call), call):
         target = count[at]
         # Not less, rather than equal: true of NaN as well, so no count stays 0.
@@ -224,6 +230,7 @@ def _shares(call: Call, x: Array, top: Array) -> Array:
     return count
 
 
+@_in_single
 def _max_pool_input(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (out,), (y, x, top) = outs, ins
     share = _shares(call, x, top)
@@ -234,6 +241,7 @@ def _max_pool_input(call: Call, outs: list[Array], ins: list[Array]) -> None:
         np.add(target, share[at], target, where=~np.less(x[read], top[at]))
 
 
+@_in_single
 def _max_pool_pick(call: Call, outs: list[Array], ins: list[Array]) -> None:
     (out,), (t, x, top) = outs, ins
     out.fill(0)
@@ -258,9 +266,8 @@ def _constant(F: Evaluator, ct: Any, call: Call) -> None:
 def _masks(call: Call) -> int:
     """Two boolean masks and the shares, in the size of the pooled value, and sums."""
     top = call.ins[2]
-    return top.size * (2 + top.dtype.itemsize) + buffers(
-        top.size, 1 + top.dtype.itemsize
-    )
+    width = wide(top.dtype).itemsize
+    return top.size * (2 + width) + buffers(top.size, 1 + width) + _halves(call)
 
 
 register(

@@ -17,7 +17,6 @@ from . import _counting, _statistics
 from . import _forms_arrays as arrays
 from . import _forms_reductions as forms
 from ._axes import (
-    BLOCK,
     HALF,
     SINGLE,
     Array,
@@ -29,12 +28,14 @@ from ._axes import (
     blocks,
     count,
     divided,
+    in_blocks,
     kept,
     multiply_reduce,
     need_elements,
     need_real,
     nothing,
     reduced_shape,
+    single,
     widen,
     within,
 )
@@ -62,14 +63,12 @@ def _sum_infer(x: Aval, axes: Axes, keepdims: bool) -> tuple[Any, Any]:
 
 
 def _summed(call: Call, out: Array, x: Array) -> None:
-    """Sum into `out`, accurately: NumPy adds pairwise along the last axis only, and
-    halves need a wider accumulator."""
+    """Sum into `out`, accurately; halves need a wider accumulator."""
     axes = call.axes
-    char = x.dtype.char
-    if char == "e":
+    if x.dtype == HALF:
         total = add_reduce(x, axes, SINGLE, None, call.keepdims)
         np.copyto(out, total, casting="unsafe")
-    elif x.size > 2 * BLOCK and char in "fF" and axes and axes[-1] != x.ndim - 1:
+    elif in_blocks(x, axes, x.dtype):
         np.copyto(out, block_sum(x, axes).reshape(out.shape), casting="unsafe")
     else:
         add_reduce(x, axes, None, out, call.keepdims)
@@ -80,12 +79,10 @@ def _sum(call: Call, outs: list[Array], ins: list[Array]) -> None:
 
 
 def _sum_scratch(call: Call) -> int:
-    x, axes = call.ins[0], call.axes
-    if x.dtype.char == "e":
+    x = call.ins[0]
+    if x.dtype == HALF:
         return 4 * call.out.size
-    if x.size > 2 * BLOCK and x.dtype.char in "fF" and axes and axes[-1] != x.ndim - 1:
-        return block_scratch(call)
-    return 0
+    return block_scratch(call) if in_blocks(x, call.axes, x.dtype) else 0
 
 
 register(
@@ -325,8 +322,7 @@ def _prod_back(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
     times: Callable[..., Any] = F[_BY_CONJ]
     if n == 2:
         return times(kept(F, ct, call), F.twin(x, call.axes))
-    if x.aval.dtype == HALF:  # products of many: in single precision, rounded once
-        ct, x = F.astype(ct, SINGLE), F.astype(x, SINGLE)
+    ct, x = single(F, ct), single(F, x)  # products of many: rounded once
     return project(F, _others(F, ct, call, x, times), call.ins[0])
 
 
@@ -334,8 +330,10 @@ def _prod_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:
     n = count(call)
     if n <= 1 or not call.ins[0].size:
         return F.sum(t, call.axes, call.keepdims)
-    slope = F.twin(x, call.axes) if n == 2 else _others(F, None, call, x, F.mul)
-    return F.sum(F.mul(t, slope), call.axes, call.keepdims)
+    if n == 2:
+        return F.sum(F.mul(t, F.twin(x, call.axes)), call.axes, call.keepdims)
+    moved = F.mul(single(F, t), _others(F, None, call, single(F, x), F.mul))
+    return project(F, F.sum(moved, call.axes, call.keepdims), call.out)
 
 
 def _prod(call: Call, outs: list[Array], ins: list[Array]) -> None:

@@ -31,6 +31,7 @@ from ._axes import (
     max_reduce,
     need_real,
     reduced_shape,
+    single,
 )
 from ._batching import later, leading
 from ._expr import call as fn
@@ -116,32 +117,33 @@ def _per_freedom(F: Evaluator, v: Any, call: Call, times: float) -> Any:
     return divided(F, v, n / times if n else math.nan)
 
 
-def _single(F: Evaluator, v: Any) -> Any:
-    """Halves as singles: a share of a cotangent may be less than a half can hold."""
-    return F.astype(v, SINGLE) if v.aval.dtype == HALF else v
-
-
 def _var_back(F: Evaluator, ct: Any, call: Call, *, x: Any) -> Any:
-    share = _per_freedom(F, _single(F, kept(F, ct, call)), call, 2.0)
+    share = _per_freedom(F, single(F, kept(F, ct, call)), call, 2.0)
     g = F[_DEVIATION](share, x, F.mean(x, call.axes, True))
     return project(F, g, call.ins[0])
 
 
-def _var_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:
+def _covariance(F: Evaluator, t: Any, call: Call, x: Any) -> Any:
+    """The sum of the products of tangents and distances from the mean."""
+    t, x = single(F, t), single(F, x)
     along = F[_ALONG](t, x, F.mean(x, call.axes, True))
-    return _per_freedom(F, F.sum(along, call.axes, call.keepdims), call, 2.0)
+    return F.sum(along, call.axes, call.keepdims)
+
+
+def _var_push(F: Evaluator, t: Any, call: Call, *, x: Any) -> Any:
+    pushed = _per_freedom(F, _covariance(F, t, call, x), call, 2.0)
+    return project(F, pushed, call.out)
 
 
 def _std_back(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
-    share = F[_PER_STD](_per_freedom(F, _single(F, ct), call, 1.0), out)
+    share = F[_PER_STD](_per_freedom(F, single(F, ct), call, 1.0), out)
     g = F[_DEVIATION](kept(F, share, call), x, F.mean(x, call.axes, True))
     return project(F, g, call.ins[0])
 
 
 def _std_push(F: Evaluator, t: Any, call: Call, *, x: Any, out: Any) -> Any:
-    along = F[_ALONG](t, x, F.mean(x, call.axes, True))
-    total = F.sum(along, call.axes, call.keepdims)
-    return F[_PER_STD](_per_freedom(F, total, call, 1.0), out)
+    share = _per_freedom(F, _covariance(F, t, call, x), call, 1.0)
+    return project(F, F[_PER_STD](share, out), call.out)
 
 
 register(
@@ -219,8 +221,8 @@ def _lse_back(F: Evaluator, ct: Any, call: Call, *, x: Any, out: Any) -> Any:
 
 
 def _lse_push(F: Evaluator, t: Any, call: Call, *, x: Any, out: Any) -> Any:
-    weighted = F[_WEIGHTED](t, x, kept(F, out, call))
-    return F.sum(weighted, call.axes, call.keepdims)
+    weighted = F[_WEIGHTED](single(F, t), single(F, x), kept(F, out, call))
+    return project(F, F.sum(weighted, call.axes, call.keepdims), call.out)
 
 
 register(
@@ -274,7 +276,9 @@ def _log_softmax_back(F: Evaluator, ct: Any, call: Call, *, out: Any) -> Any:
 
 
 def _log_softmax_push(F: Evaluator, t: Any, call: Call, *, out: Any) -> Any:
-    return F.sub(t, F.sum(F[_BY_EXP](t, out), call.axes, True))
+    wide = single(F, t)
+    mean = F.sum(F[_BY_EXP](wide, single(F, out)), call.axes, True)
+    return project(F, F.sub(wide, mean), call.out)
 
 
 register(

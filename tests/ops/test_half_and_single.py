@@ -1,10 +1,10 @@
 """Half and single precision: what is summed is summed in at least single precision.
 
 Every function that adds or multiplies many elements is called with halves, at sizes
-where a half precision accumulator would stop counting or overflow; value and gradient
-are those of double precision, rounded once (and a few units for what a composition
-rounds between its operations). Single precision is asked for its own digits at sizes
-and offsets where plain summation loses them.
+where a half precision accumulator would stop counting or overflow; value, gradient
+and tangent are those of double precision, rounded once (and a few units for what a
+composition rounds between its operations). Single precision is asked for its own digits
+at sizes and offsets where plain summation loses them.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Case:
         units: how far value and gradient may be, in units of the last place of the
             largest number.
         slope: the same for the gradient alone, where it differs.
+        push: the same for the tangent of halves alone, where it differs.
     """
 
     fn: Callable[..., Any]
     arrays: tuple[Array, ...]
     units: float = 1.0
     slope: float | None = None
+    push: float | None = None
 
 
 def window(fn: Any, size: int) -> Callable[[Any], Any]:
@@ -69,18 +71,23 @@ CASES: dict[str, Case] = {
     "prod": Case(ta.prod, (1 + normal(3000, scale=2e-2),), 2),
     # Squares of 300 are no halves.
     "norm": Case(ta.linalg.vector_norm, (np.full(400, 300.0),)),
+    # Powers of one, of which a half precision sum counts 2048.
+    "norm of rows": Case(
+        lambda x: ta.linalg.vector_norm(x, axis=0), (np.full((20_000, 3), 0.01),)
+    ),
     "norm 3": Case(
         lambda x: ta.linalg.vector_norm(x, ord=3), (np.full(400, 300.0),), 2
     ),
     "norm 1": Case(lambda x: ta.linalg.vector_norm(x, ord=1), (np.full(20_000, 0.01),)),
     "frobenius": Case(ta.linalg.matrix_norm, (np.full((20, 20), 300.0),)),
-    "logsumexp": Case(ta.logsumexp, (normal(5000),), 2),
+    # A tangent knows the sum of exponentials as a half of about 9.
+    "logsumexp": Case(ta.logsumexp, (normal(5000),), 2, push=4),
     "softmax": Case(ta.softmax, (normal(4, 5000),), 2),
-    "log_softmax": Case(ta.log_softmax, (normal(4, 5000),), 2),
+    "log_softmax": Case(ta.log_softmax, (normal(4, 5000),), 2, push=6),
     "cumulative_sum": Case(ta.cumulative_sum, (np.full(5000, 0.01),)),
     "cumulative_prod": Case(ta.cumulative_prod, (1 + normal(1000, scale=2e-2),), 2),
-    "cumulative_logsumexp": Case(ta.cumulative_logsumexp, (normal(2000),), 4),
-    "matmul": Case(ta.matmul, (normal(3, 5000), normal(5000, 2, seed=1))),
+    "cumulative_logsumexp": Case(ta.cumulative_logsumexp, (normal(2000),), 4, push=6),
+    "matmul": Case(ta.matmul, (normal(3, 5000), normal(5000, 2, seed=1)), push=2),
     "matmul of vectors": Case(ta.matmul, (np.full(20_000, 0.1), np.full(20_000, 0.1))),
     "matmul of stacks": Case(
         ta.matmul, (normal(2, 3, 5000), normal(2, 5000, 2, seed=1))
@@ -99,6 +106,8 @@ CASES: dict[str, Case] = {
         (normal(2, 200, 4, 4), normal(200, 3, 3, 3, seed=1, scale=0.1)),
     ),
     "avg_pool2d": Case(window(nn.avg_pool2d, 60), (normal(1, 2, 60, 60) + 5,)),
+    # All of them tie: 3600 share.
+    "max_pool2d": Case(window(nn.max_pool2d, 60), (np.full((1, 2, 60, 60), 5.0),)),
     "adaptive_avg_pool": Case(
         lambda x: nn.adaptive_avg_pool(x, 1), (normal(1, 2, 60, 60) + 5,), 2
     ),
@@ -145,12 +154,16 @@ CASES: dict[str, Case] = {
 
 
 def evaluated(case: Case, dtype: Any) -> list[Array]:
-    """The value, and the gradient for a cotangent of hundredths."""
+    """The value, the gradient for a cotangent of hundredths, and the tangent for
+    tangents up to two hundredths."""
     halves = [np.asarray(x, F2) for x in case.arrays]
     xs = [ta.asarray(x.astype(dtype)) for x in halves]
     out, pull = ta.vjp(case.fn, *xs)
     weight = np.full(out.shape, 0.01, F2).astype(dtype)
-    found = [out, *pull(ta.asarray(weight))]
+    ramps = [np.linspace(0, 0.02, x.size).reshape(x.shape).astype(F2) for x in halves]
+    ts = tuple(ta.asarray(t.astype(dtype)) for t in ramps)
+    _, pushed = ta.jvp(case.fn, tuple(xs), ts)
+    found = [out, *pull(ta.asarray(weight)), pushed]
     assert all(y.dtype == dtype for y in found)
     return [np.array(y) for y in found]
 
@@ -158,13 +171,52 @@ def evaluated(case: Case, dtype: Any) -> list[Array]:
 @pytest.mark.parametrize("name", CASES)
 def test_halves_are_rounded_once(name: str) -> None:
     case = CASES[name]
-    for seen, exact in zip(evaluated(case, F2), evaluated(case, F8), strict=True):
+    pairs = list(zip(evaluated(case, F2), evaluated(case, F8), strict=True))
+    units = [case.units] * (len(pairs) - 1) + [case.push or case.units]
+    for (seen, exact), most in zip(pairs, units, strict=True):
         assert np.isfinite(seen).all()
         largest = float(np.max(np.abs(exact)))
         # A number below the least normal half is rounded to a multiple of 2 ** -24.
-        allowed = case.units * (UNIT * largest + 2.0**-24)
+        allowed = most * (UNIT * largest + 2.0**-24)
         gap = float(np.max(np.abs(seen.astype(F8) - exact)))
         assert gap <= allowed, f"{gap / (UNIT * largest):.1f} units"
+
+
+MANY: dict[str, Callable[[Any], Any]] = {
+    "logsumexp": ta.logsumexp,
+    "log_softmax": lambda x: -ta.log_softmax(x)[0],
+    "cumulative_logsumexp": lambda x: ta.cumulative_logsumexp(x)[-1],
+    "cross_entropy": lambda x: nn.cross_entropy(x[None], ta.asarray([0])),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_tangent_of_many_terms_is_not_lost(name: str) -> None:
+    """Each term is a thousandth of 2 ** -16, which no half holds."""
+    x, t = np.zeros(2**16, F2), np.full(2**16, 0.001, F2)
+    t[0] = 0
+    _, pushed = ta.jvp(MANY[name], (ta.asarray(x),), (ta.asarray(t),))
+    assert pushed.dtype == F2
+    assert float(pushed) == pytest.approx(0.001, rel=8 * UNIT)
+
+
+def test_probabilities_of_more_classes_than_halves_count() -> None:
+    """The sum of exponentials is 2 ** 16, which is no half."""
+    x = ta.asarray(np.zeros((1, 2**16), F2))
+    loss = nn.cross_entropy(x, ta.asarray([0]))
+    g = ta.grad(lambda x: nn.cross_entropy(x, ta.asarray([0])))(x)
+    assert float(loss) == pytest.approx(16 * np.log(2), rel=2 * UNIT)
+    assert np.asarray(g)[0, 1] == F2(2.0**-16)
+
+
+def test_products_of_halves_have_finite_tangents() -> None:
+    """The product of the other factors may be more than a half can hold."""
+    x = ta.asarray(np.array([300.0, 400.0, 1 / 400, 1.0], F2))
+    slopes = []
+    for k in (0, 1, 3):
+        t = ta.asarray(np.eye(4, dtype=F2)[k])
+        slopes.append(float(ta.jvp(ta.prod, (x,), (t,))[1]))
+    assert slopes == pytest.approx([1.0, 0.75, 300.0], rel=2 * UNIT)
 
 
 def test_a_half_precision_accumulator_would_not_pass() -> None:

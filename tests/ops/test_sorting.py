@@ -209,6 +209,10 @@ def test_logsumexps_do_not_overflow_and_take_minus_infinity() -> None:
     close(pushed, [0.0, 1.0, 1.0, 0.5])
     last = lambda v: cum.cumulative_logsumexp(v)[-1]
     close(ta.hvp(last, (x,), (t,))[1], [0.0, 0.25, 0.0, -0.25])
+    # What is beside plus infinity has no weight, as in `logsumexp`.
+    y = np.array([np.inf, 1.0])
+    close(ta.grad(last)(y), [np.nan, 0.0])
+    close(ta.grad(ta.logsumexp)(y), [np.nan, 0.0])
 
 
 # ---- adding at indices ---------------------------------------------------------------
