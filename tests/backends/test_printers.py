@@ -98,6 +98,18 @@ def test_every_row_is_printed_in_every_language(name: str, language: str) -> Non
                 assert launch.source.count("{") == launch.source.count("}")
 
 
+def test_loops_over_more_elements_than_32_bits_count_have_wide_indices() -> None:
+    """Also where all elements lie at one place."""
+    x = np.broadcast_to(np.float32(1), (2**16, 2**16))
+    call = call_of(OPS["sum"], [x], ((0, 1), False))
+    layouts = [layout_of(x)[1]], [Strided(0, ())]
+    for language in ("opencl", "cuda"):
+        lowered = PRINTERS[language].lower(call, *layouts)
+        assert {launch.params.dtype for launch in lowered.launches} == {np.dtype("i8")}
+    with pytest.raises(UnsupportedError, match="2\\*\\*31"):
+        PRINTERS["webgpu"].lower(call, *layouts)
+
+
 WGSL_LACKS = {"int8", "uint8", "int16", "uint16"}
 
 

@@ -264,10 +264,14 @@ class Printer:
         return dtype.itemsize
 
     def _index(self, kernel: Kernel, layouts: Mapping[str, Layout]) -> Dtype:
-        """The dtype of indices: 32 bits wherever all buffers are small enough."""
+        """The dtype of indices: 32 bits wherever operands and their buffers are small
+        enough."""
         for a in (*kernel.ins, *kernel.outs, *kernel.scratch):
             layout = layouts[a.name]
-            if isinstance(layout, Strided) and _reach(a.shape, layout) >= 2**31:
+            if not isinstance(layout, Strided):
+                continue
+            # Loops run over all elements, also where they lie at one place.
+            if max(math.prod(a.shape), _reach(a.shape, layout)) >= 2**31:
                 return _WIDE
         return _NARROW
 
