@@ -15,10 +15,8 @@ Callbacks of the library prove nothing.
 from __future__ import annotations
 
 import ctypes
-import os
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, final
 
@@ -26,17 +24,13 @@ import cupy as cp
 import numpy as np
 from cupy_backends.cuda.api import driver
 
-from ..errors import (
-    CompletionError,
-    EngineLostError,
-    ForkedProcessError,
-    NotEnqueuedError,
-)
-from ..ops import Call, Op
+from ..errors import CompletionError
+from ..ops import Call
 from ._backend import Launch, Proof
 from ._cuda_library import Form
 from ._printed import PrintedKernel, buffer_of, parameters
 from ._printed_device import DeviceBuffer
+from ._printed_queue import PrintedQueue, refused
 from ._program_kernel import parts
 
 _SHORTEST: Final = 10e-6  # seconds between two looks at an event, at first
@@ -101,37 +95,18 @@ class LibraryKernel:
 
 
 @final
-class CudaQueue:
+class CudaQueue(PrintedQueue):
     """The stream of one device.
 
     Attributes:
-        memory: the device whose memory it works on.
         stream: CuPy's stream; it does not wait for the default one.
-        launches: kernels, library calls and copies enqueued so far.
     """
 
-    is_synchronous = False
-
     def __init__(self, name: str, memory: Any) -> None:
-        self.name = name
-        self.memory = memory
-        self.launches = 0
+        super().__init__(name, memory)
         self.is_lost = False
         with memory.raw:
             self.stream: Any = cp.cuda.Stream(non_blocking=True)
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-
-    def __repr__(self) -> str:
-        return f"endpoint({self.name!r})"
-
-    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
-        """Whether the row may have a form here, and the memory holds the types."""
-        return bool(self.memory.supports(op, dtypes))
-
-    def prepare(self, call: Call) -> object:
-        """The kernel of one application."""
-        return self.memory.prepare(call)
 
     def enqueue(self, launch: Launch) -> object:
         """Enqueue a launch and an event behind it.
@@ -140,17 +115,14 @@ class CudaQueue:
             NotEnqueuedError: The program does not build, or the device is lost; nothing
                 was enqueued.
         """
-        if os.getpid() != self._process:
-            raise _refused(ForkedProcessError(operation="enqueue"))
-        if self.is_lost:
-            raise _refused(EngineLostError(operation="enqueue", engine=self.name))
+        self.require_open(is_lost=self.is_lost)
         with self._lock, self.memory.raw, self.stream, self.memory.pooled():
             try:
                 steps = self._steps(launch)
                 event = cp.cuda.Event(disable_timing=True)
             except Exception as error:
                 self.is_lost = self._is_poisoned()
-                raise _refused(error) from error
+                raise refused(error) from error
             # From here on an exception proves nothing.
             kept = [step() for step in steps]
             event.record(self.stream)
@@ -329,14 +301,6 @@ def _array(binding: Any, descriptor: Any) -> Any:
         memptr=binding.raw + layout.offset,
         strides=layout.strides,
     )
-
-
-def _refused(error: BaseException) -> NotEnqueuedError:
-    refusal = NotEnqueuedError(
-        operation="enqueue", found=f"{type(error).__name__}: {error}"
-    )
-    refusal.__cause__ = error
-    return refusal
 
 
 __all__ = ["CudaEvent", "CudaQueue", "LibraryKernel", "Upload"]

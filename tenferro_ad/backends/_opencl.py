@@ -11,13 +11,12 @@ their staging memory is the launch's own until they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, final
 
 import numpy as np
 import pyopencl as cl
 
-from ..ops import Op
 from ..storage import POOLED_FROM
 from ._engine import DEADLINE
 from ._opencl_queue import OpenClQueue, Upload
@@ -146,10 +145,6 @@ class OpenClDevice(PrintedDevice):
         return Upload(source)
 
     # -- kernels -----------------------------------------------------------------------
-
-    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
-        """Whether the device may have a kernel for operands of these types."""
-        return self._first.supports(op, dtypes)
 
     def program(self, source: str, entry: str) -> Any:
         """A kernel of a program text, built on first use."""

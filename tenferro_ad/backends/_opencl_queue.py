@@ -11,8 +11,6 @@ events of the buffers that it touches; within one, order does that.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
@@ -20,11 +18,10 @@ from typing import Any, Final, final
 import numpy as np
 import pyopencl as cl
 
-from ..errors import EngineLostError, ForkedProcessError, NotEnqueuedError
-from ..ops import Call, Elementwise, Op, Write
 from ._backend import Launch, Proof
 from ._printed import PrintedKernel, buffer_of, parameters
 from ._printed_device import DeviceBuffer
+from ._printed_queue import PrintedQueue, refused
 from ._program_kernel import parts
 
 _SHORTEST: Final = 20e-6  # seconds between two looks at an event, at first
@@ -49,9 +46,10 @@ class ClEvent:
 
     def look(self) -> int:
         """The status now: positive while the command may run."""
+        raw = self._raw  # before the status: another thread may give the event back
         status = self.status
         if status is None:
-            status = int(self._raw.command_execution_status)
+            status = int(raw.command_execution_status)
             if status <= 0:
                 self.status = status
         return status
@@ -78,28 +76,14 @@ class Upload:
 
 
 @final
-class OpenClQueue:
-    """An in-order queue over the memory of one context.
-
-    Attributes:
-        memory: the device whose memory it works on; queues of one device share it.
-        launches: commands enqueued so far.
-    """
-
-    is_synchronous = False
+class OpenClQueue(PrintedQueue):
+    """An in-order queue over the memory of one context; queues of a device share it."""
 
     def __init__(self, name: str, memory: Any) -> None:
-        self.name = name
-        self.memory = memory
+        super().__init__(name, memory)
         self.is_lost = False
-        self.launches = 0
         self._queue: Any = cl.CommandQueue(memory.context)
         self._gate: Any = None
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-
-    def __repr__(self) -> str:
-        return f"endpoint({self.name!r})"
 
     # -- for tests and debugging -------------------------------------------------------
 
@@ -122,17 +106,6 @@ class OpenClQueue:
         if gate is not None:
             gate.set_status(status)
 
-    # -- kernels -----------------------------------------------------------------------
-
-    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
-        """Whether the row may have a printed form, and the memory holds the types."""
-        forms = isinstance(op.kernel, Elementwise | Write)
-        return forms and all(self.memory.supports_dtype(np.dtype(d)) for d in dtypes)
-
-    def prepare(self, call: Call) -> object:
-        """The printed kernel of one application."""
-        return self.memory.prepare(call)
-
     # -- work --------------------------------------------------------------------------
 
     def enqueue(self, launch: Launch) -> object:
@@ -142,17 +115,14 @@ class OpenClQueue:
             NotEnqueuedError: The program does not build, an operand's work has failed,
                 or the driver refused the first command: nothing was enqueued.
         """
-        if os.getpid() != self._process:
-            raise _refused(ForkedProcessError(operation="enqueue"))
-        if self.is_lost:
-            raise _refused(EngineLostError(operation="enqueue", engine=self.name))
+        self.require_open(is_lost=self.is_lost)
         buffers: list[Any] = [a.binding for a in (*launch.reads, *launch.writes)]
         with self._lock:
             try:
                 waits = self._waits(buffers)
                 steps = self._steps(launch)
             except Exception as error:
-                raise _refused(error) from error
+                raise refused(error) from error
             event = self._run(steps, waits)
         for buffer in buffers:
             buffer.last = event
@@ -169,8 +139,10 @@ class OpenClQueue:
                 raise OpenClFailureError(
                     f"the command that writes an operand ended with {written.look()}"
                 )
-            if last is not None and last.queue is not self and last.look() > 0:
-                waits.append(last.raw)
+            if last is not None and last.queue is not self:
+                raw = last.raw  # before the look, like there
+                if last.look() > 0:
+                    waits.append(raw)
         if self._gate is not None:
             waits.append(self._gate)
         return waits
@@ -235,7 +207,7 @@ class OpenClQueue:
             except cl.Error as error:
                 if number:
                     raise
-                raise _refused(error) from error
+                raise refused(error) from error
             self.launches += 1
         if raw is None:  # nothing to compute: the event of everything before it
             raw = cl.enqueue_marker(self._queue, wait_for=waits)
@@ -302,14 +274,6 @@ def _launching(
         return cl.enqueue_nd_range_kernel(queue, kernel, size, group, wait_for=waits)
 
     return launch
-
-
-def _refused(error: BaseException) -> NotEnqueuedError:
-    refusal = NotEnqueuedError(
-        operation="enqueue", found=f"{type(error).__name__}: {error}"
-    )
-    refusal.__cause__ = error
-    return refusal
 
 
 __all__ = ["ClEvent", "OpenClFailureError", "OpenClQueue", "Upload"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._aval import Aval
 from ..errors import AllocationLimitError, ForkedProcessError
-from ..ops import Call, Equation
+from ..ops import Call, Elementwise, Equation, Op, Write
 from ._device import AsynchronousDevice, Target
 from ._printed import application, chained, copying
 from ._registry import LaneUnavailableError
@@ -118,6 +118,10 @@ class PrintedDevice(AsynchronousDevice):
             raise ForkedProcessError(operation=operation)
 
     # -- what a subclass supplies ------------------------------------------------------
+
+    @abstractmethod
+    def supports_dtype(self, dtype: np.dtype[Any]) -> bool:
+        """Whether kernels can compute with the type."""
 
     @abstractmethod
     def workspace(self, nbytes: int) -> Any:
@@ -249,6 +253,11 @@ class PrintedDevice(AsynchronousDevice):
         return state
 
     # -- kernels -----------------------------------------------------------------------
+
+    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
+        """Whether the device may have a kernel for operands of these types."""
+        forms = isinstance(op.kernel, Elementwise | Write)
+        return forms and all(self.supports_dtype(np.dtype(d)) for d in dtypes)
 
     def prepare(self, call: Call) -> object:
         """The printed kernel of one application."""

@@ -20,7 +20,6 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from ..ops import Op
 from ._engine import DEADLINE
 from ._printed_device import DeviceBuffer, PrintedDevice, checked_index
 from ._registry import DeviceInfo, LaneUnavailableError
@@ -142,10 +141,6 @@ class WebGpuDevice(PrintedDevice):
         return Upload(stored(source))
 
     # -- kernels -----------------------------------------------------------------------
-
-    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
-        """Whether the device may have a kernel for operands of these types."""
-        return self._queue.supports(op, dtypes)
 
     def pipeline(self, source: str, entry: str) -> Any:
         """A pipeline of a program text, made on first use."""

@@ -13,21 +13,19 @@ of a poll that does not wait proves nothing.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
 from wgpu.backends.wgpu_native import ffi, lib
 
-from ..errors import EngineLostError, ForkedProcessError, NotEnqueuedError
-from ..ops import Call, Elementwise, Op, Write
 from ._backend import Launch, Proof
 from ._printed import PrintedKernel, buffer_of, parameters
 from ._printed_device import DeviceBuffer
+from ._printed_queue import PrintedQueue, refused
 from ._program_kernel import parts
 from ._waiting import Gate, Latch, start
 
@@ -79,29 +77,15 @@ class Upload:
 
 
 @final
-class WebGpuQueue:
-    """The queue of one device.
-
-    Attributes:
-        memory: the device whose memory it works on.
-        launches: dispatches enqueued so far.
-    """
-
-    is_synchronous = False
+class WebGpuQueue(PrintedQueue):
+    """The queue of one device."""
 
     def __init__(self, name: str, memory: Any) -> None:
-        self.name = name
-        self.memory = memory
-        self.launches = 0
+        super().__init__(name, memory)
         self._lost: list[BaseException] = []
         self._work: queue.SimpleQueue[GpuEvent | None] = queue.SimpleQueue()
         self._may_run = Gate()
         self._thread: threading.Thread | None = None
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-
-    def __repr__(self) -> str:
-        return f"endpoint({self.name!r})"
 
     @property
     def is_lost(self) -> bool:
@@ -118,17 +102,6 @@ class WebGpuQueue:
         """Submit again."""
         self._may_run.open()
 
-    # -- kernels -----------------------------------------------------------------------
-
-    def supports(self, op: Op, dtypes: Sequence[Any]) -> bool:
-        """Whether the row may have a printed form, and kernels compute the types."""
-        forms = isinstance(op.kernel, Elementwise | Write)
-        return forms and all(self.memory.supports_dtype(np.dtype(d)) for d in dtypes)
-
-    def prepare(self, call: Call) -> object:
-        """The printed kernel of one application."""
-        return self.memory.prepare(call)
-
     # -- work --------------------------------------------------------------------------
 
     def enqueue(self, launch: Launch) -> object:
@@ -138,15 +111,12 @@ class WebGpuQueue:
             NotEnqueuedError: The library refused to build or record them, or the device
                 is lost; nothing was enqueued.
         """
-        if os.getpid() != self._process:
-            raise _refused(ForkedProcessError(operation="enqueue"))
-        if self.is_lost:
-            raise _refused(EngineLostError(operation="enqueue", engine=self.name))
+        self.require_open(is_lost=self.is_lost)
         with self._lock:
             try:
                 event = self._recorded(launch)
             except Exception as error:
-                raise _refused(error) from error
+                raise refused(error) from error
             for argument in (*launch.reads, *launch.writes):
                 argument.binding.last = event  # type: ignore[attr-defined]
             self._post(event)
@@ -244,14 +214,6 @@ class WebGpuQueue:
         work = getattr(self, "_work", None)
         if work is not None:
             work.put(None)
-
-
-def _refused(error: BaseException) -> NotEnqueuedError:
-    refusal = NotEnqueuedError(
-        operation="enqueue", found=f"{type(error).__name__}: {error}"
-    )
-    refusal.__cause__ = error
-    return refusal
 
 
 # ---- the submitting thread

@@ -9,6 +9,8 @@ a processor device that must really be asynchronous.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,6 +146,23 @@ def test_one_owner_behind_two_queues(opencl: OpenClLane) -> None:
     assert group.record(group.slots[0]).storage == span  # the same allocation
     assert np.allclose(value_of(outcome), -np.exp(X), rtol=1e-6)
     assert engine.close(SECONDS)
+
+
+def test_an_event_that_is_given_back_meanwhile_is_waited_for(
+    opencl: OpenClLane,
+) -> None:
+    """The reaper of another queue may do so between two looks at it."""
+
+    class Ending:
+        queue: object = None
+        raw: Any = "the driver's"
+
+        def look(self) -> int:
+            self.raw = None
+            return 1
+
+    buffer = SimpleNamespace(written=None, last=Ending())
+    assert opencl.device.endpoint._waits([buffer]) == ["the driver's"]
 
 
 def test_empty_values_have_no_buffer_and_ordinary_records(opencl: OpenClLane) -> None:
