@@ -254,8 +254,7 @@ def lanes(row: Row, sample: Sample) -> Iterator[str]:
     if isinstance(row.op.kernel, View | Region | Move):
         yield "every"  # descriptors, bodies of other operations, transfers
         return
-    if CPU.supports(row.op):
-        yield "cpu"
+    yield "cpu"
     if FakeProvider(auto=True).supports(row.op, [x.dtype for x in sample.operands]):
         yield "fake"
     for lane, (name, features) in PRINTERS.items():

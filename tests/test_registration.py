@@ -269,6 +269,39 @@ def test_a_joint_rule_and_several_outputs() -> None:
     )
 
 
+@pytest.mark.parametrize("variadic", [False, True])
+def test_a_check_comes_before_anything_is_allocated(variadic: bool) -> None:
+    """Also for several outputs, and for any number of operands."""
+
+    def check(call: Any, ins: list[Array]) -> None:
+        if (ins[0] < 0).any():
+            raise InvalidArgumentError(
+                operation=call.op.name, argument="x", found="a negative number"
+            )
+
+    def kernel(call: Any, outs: list[Array], ins: list[Array]) -> None:
+        for k, out in enumerate(outs):
+            np.multiply(ins[0], k, out)
+
+    def shapes(given: Any) -> Any:
+        x = given[0] if variadic else given
+        return (x.shape, x.dtype) if variadic else [(x.shape, x.dtype)] * 2
+
+    op = ta.register_op(
+        "tests.checked",
+        ("x",),
+        outs=("out",) if variadic else ("a", "b"),
+        variadic=variadic,
+        shapes=shapes,
+        kernel=extension.Write(kernel, check=check),
+    )
+    good, bad = ta.asarray([1.0]), ta.asarray([-1.0])
+    op((good,)) if variadic else op(good)
+    with ta.ledger() as led, pytest.raises(InvalidArgumentError, match="negative"):
+        op((bad,)) if variadic else op(bad)
+    led.expect(allocations={}, copies={})
+
+
 def test_parameters_and_variadic_operands() -> None:
     def kernel(call: Any, outs: list[Array], ins: list[Array]) -> None:
         outs[0].fill(call.start)

@@ -11,14 +11,14 @@ from ._backend import (
     enqueue,
     run_synchronously,
 )
-from ._cpu import CPU, CpuDevice, infer_call
+from ._cpu import CPU, CpuDevice
 from ._crossing import MOST_IN_FLIGHT, Boundary, Job, contain
 from ._device import AsynchronousDevice
 from ._doctor import doctor
 from ._engine import DEADLINE, Engine
 from ._execution import ExecutionRecord, Executions
 from ._host import HostEndpoint, HostStream
-from ._plan import Plan, compiled
+from ._plan import Plan, compiled, infer_call
 from ._program_kernel import Part, Place, ProgramKernel
 from ._quiet import loud, quiet, quietly
 from ._registry import (

@@ -21,11 +21,10 @@ from .._aval import Aval, aval_of
 from ..errors import InternalError
 from ..ops import OPS, Call, Equation, Move, Op, View
 from ..storage import DeviceArray, TensorView, TensorViewMut
-from ._cpu import infer_call
 from ._device_plan import launch_plan, view_plan
 from ._engine import DEADLINE
 from ._execution import Executions
-from ._plan import Plan, move_plan
+from ._plan import Plan, infer_call, move_plan
 from ._printed import unsupported
 
 Target = DeviceArray | TensorViewMut

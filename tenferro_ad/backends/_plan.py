@@ -7,13 +7,19 @@ write the same thing out from the facts that a plan shows, for small outputs.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from functools import cache
 from types import CodeType
 from typing import Any, final
 
+import numpy as np
+
+from .._aval import Aval, aval_of
 from .._ledger import State
-from ..ops import Call, RuleSpec
+from ..errors import AllocationLimitError
+from ..ops import Call, Move, Op, RuleSpec
 from ..storage import (
     DOOR_NAMES,
     POOLED_FROM,
@@ -135,6 +141,51 @@ class Plan:
         if self.specs is not None:
             self.specs[mask] = spec
         return spec
+
+
+def infer_call(
+    op: Op, ins: tuple[Aval, ...], params: tuple[Any, ...], device: Any
+) -> Call:
+    """Run the row's shape rule and intern the result avals.
+
+    Raises:
+        AllocationLimitError: a result is larger than any address space.
+        and what the rule raises.
+    """
+    inferred = op.infer(*((ins,) if op.variadic else ins), *params)
+    if isinstance(op.kernel, Move):
+        device = params[0]
+    if isinstance(inferred, list):
+        outs = tuple(aval_of(s, np.dtype(d), device) for s, d in inferred)
+    else:
+        shape, dtype = inferred
+        outs = (aval_of(tuple(shape), np.dtype(dtype), device),)
+    for out in outs:
+        _check_size(op, out)
+    return Call(op, ins, outs, params)
+
+
+def _check_size(op: Op, out: Aval) -> None:
+    # Like NumPy, which looks past empty axes: strides must have room for the others.
+    nbytes = math.prod(n for n in out.shape if n) * out.dtype.itemsize
+    if nbytes > sys.maxsize:
+        raise AllocationLimitError(
+            operation=op.name,
+            argument="shape",
+            engine=out.device.name,
+            nbytes=nbytes,
+            limit=sys.maxsize,
+            found=f"a result of shape {_said(out.shape)}, larger than any address "
+            "space",
+            fix="choose a smaller shape",
+        )
+
+
+def _said(shape: tuple[int, ...]) -> str:
+    """A shape whose numbers may be too long for Python to print."""
+    most = 10**30
+    sizes = [str(n) if n < most else "more than 1e30" for n in shape]
+    return f"({', '.join(sizes)})"
 
 
 def move_plan(call: Call) -> Plan:

@@ -33,7 +33,6 @@ from ..errors import AllocationLimitError, NotEnqueuedError
 from ..ops import OPS, Call, Op
 from ..storage import DeviceArray, host_array
 from ._backend import Launch, Proof
-from ._cpu import infer_call
 from ._device import AsynchronousDevice, Target
 from ._engine import DEADLINE
 from ._fake_queue import (
@@ -56,6 +55,7 @@ from ._faults import (
     Step,
 )
 from ._kernels import has_host_kernel, host_kernel, host_sum
+from ._plan import infer_call
 
 __all__ = [
     "STEPS",
