@@ -79,7 +79,8 @@ def import_array(array: np.ndarray[Any, Any], *, device: Any = None) -> EagerTen
         device: a host device; the CPU if None, whatever the default device is.
 
     Raises:
-        DTypeError: not an array of numbers or booleans in the machine's byte order.
+        DTypeError: not an array of numbers (of at most double precision) or booleans in
+            the machine's byte order.
         InvalidArgumentError: the memory does not meet the conditions above.
         DeviceMismatchError: `device` is not the host's.
 
@@ -112,12 +113,14 @@ def from_dlpack(x: Any, /, *, device: Any = None) -> EagerTensor:
 def _import(
     array: np.ndarray[Any, Any], device: Any, operation: str, argument: str
 ) -> EagerTensor:
-    if array.dtype.kind not in "biufc" or not array.dtype.isnative:
+    dtype = array.dtype
+    if dtype.kind not in "biufc" or dtype.char in "gG" or not dtype.isnative:
         raise DTypeError(
             operation=operation,
             argument=argument,
-            found=f"data of dtype {array.dtype}",
-            fix="pass numbers or booleans in the machine's byte order",
+            found=f"data of dtype {dtype}",
+            fix="pass numbers of at most double precision, or booleans, in the "
+            "machine's byte order",
         )
     for flag, fix in _CONDITIONS.items():
         if not getattr(array.flags, flag):

@@ -242,6 +242,25 @@ CASES: dict[str, Case] = {
         lambda s: ta.AllocationGroup.of_tensors([s.owner, "a"]),
         GroupConstructionError, "of_tensors", "tensors", "`str` at position 1",
     ),
+    "something else than owners of bytes in a group": (
+        lambda s: ta.AllocationGroup.of_owners([s.owner], []),
+        GroupConstructionError, "of_owners", "owners", "`Tensor` at position 0",
+    ),
+    "an outside array as a source": (
+        lambda s: s.owner.copy_from(np.ones((3, 4))), DTypeError, "copy_from", "source",
+        "ta.asarray",
+    ),
+    "samples at no distance": (
+        lambda s: ta.fft.fftfreq(4, d=0.0), InvalidArgumentError, "fftfreq", "d", "0",
+    ),
+    "a device number that is too long": (
+        lambda s: ta.zeros(3, device="opencl:" + "9" * 5000), InvalidArgumentError,
+        "zeros", "device", "ta.devices()",
+    ),
+    "a class that is none": (
+        lambda s: ta.nn.cross_entropy(s.w, ta.asarray([0, 4, 1])), IndexRangeError,
+        "cross_entropy", "target", "of 4",
+    ),
     "an update of a handle": (
         lambda s: ta.update(s.w, ta.fused(lambda E, x: x)), DTypeError, "update",
         "target", "ta.exclusive",
@@ -412,9 +431,36 @@ def test_the_memory_limit_refuses_before_anything_happens() -> None:
             with pytest.raises(MemoryError):
                 world.tape.backward(world.loss, retain=True)
             del caught
+            with ta.ledger(events=True) as led, pytest.raises(AllocationLimitError):
+                ta.fft.fft(world.c)  # a result that would have been adopted
+            assert led.events == ()
+            assert not led.facts.groups
         finally:
             CPU.limit = None
     assert len(world.tape.backward(world.loss)) == 1
+
+
+def test_what_the_operating_system_refuses_is_a_typed_error() -> None:
+    """The pool's memory goes back first: it might have been enough."""
+    del_me = ta.zeros(100_000)
+    del del_me
+    assert CPU.pool_bytes
+    with ta.ledger(events=True) as led, pytest.raises(AllocationLimitError) as caught:
+        ta.zeros(2**55)
+    assert isinstance(caught.value, MemoryError)
+    assert caught.value.nbytes == 2**58
+    assert led.events == ()
+    assert not CPU.pool_bytes
+
+
+def test_a_class_out_of_range_is_refused_before_anything_is_allocated() -> None:
+    x, target = ta.variable(np.ones((2, 3))), ta.asarray([0, 3])
+    with ta.ledger() as led:
+        with pytest.raises(IndexRangeError, match="from 0 to 2"):
+            ta.nn.cross_entropy(x, target)
+        with pytest.raises(IndexRangeError, match="from 0 to 2"), ta.Tape():
+            ta.nn.cross_entropy(x, target)
+    led.expect(allocations={}, copies={})
 
 
 def test_errors_hold_no_tensor_but_the_recovered_one() -> None:

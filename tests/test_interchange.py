@@ -89,6 +89,7 @@ def test_our_own_tensor_comes_back_without_an_event() -> None:
         (lambda: unsafe.import_array([1.0]), DTypeError),
         (lambda: unsafe.import_array(np.array(["a"])), DTypeError),
         (lambda: unsafe.import_array(np.ones(2, ">f8")), DTypeError),
+        (lambda: unsafe.import_array(np.ones(2, np.longdouble)), DTypeError),
         (lambda: unsafe.import_array(np.ones((2, 2)).T[1:]), InvalidArgumentError),
         (lambda: unsafe.import_array(np.broadcast_to(1.0, 1)), InvalidArgumentError),
     ],

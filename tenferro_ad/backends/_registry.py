@@ -113,7 +113,7 @@ def find_device(name: str, operation: str) -> Any:
         return found
     kind, _, number = name.partition(":")
     lane = _LANES.get(kind)
-    if lane is None or not re.fullmatch("0|[1-9][0-9]*", number):
+    if lane is None or not re.fullmatch("0|[1-9][0-9]{0,8}", number):
         known = ", ".join(f"`{k}`" if k == "cpu" else f"`{k}:0`" for k in KINDS)
         raise _no_device(operation, f"`{name}`", f"use {known} (see `ta.devices()`)")
     with _lock:

@@ -26,7 +26,15 @@ from ._arguments import (
 
 
 def _frequencies(name: str, n: Any, d: float, dtype: Any, device: Any) -> EagerTensor:
-    found = getattr(np.fft, name)(int_of(name, "n", n, 1), real_of(name, "d", d))
+    size, distance = int_of(name, "n", n, 1), real_of(name, "d", d)
+    if not distance:
+        raise errors.InvalidArgumentError(
+            operation=name,
+            argument="d",
+            found="0",
+            fix="pass the distance between samples",
+        )
+    found = getattr(np.fft, name)(size, distance)
     wanted = dtype_of(name, np.float64 if dtype is None else dtype)
     if wanted.kind != "f":
         raise errors.DTypeError(
@@ -50,7 +58,8 @@ def fftfreq(
         device: where the result lives.
 
     Raises:
-        InvalidArgumentError: a length below 1. DTypeError: another kind of dtype.
+        InvalidArgumentError: a length below 1, a distance of 0. DTypeError: another
+            kind of dtype.
 
     Cost: one allocation, filled from outside (one `Transfer`).
     """
@@ -61,6 +70,8 @@ def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 ) -> EagerTensor:
     """The frequencies of the coefficients of `rfft`; see `fftfreq`.
+
+    Raises: as `fftfreq`.
 
     Cost: one allocation, filled from outside (one `Transfer`).
     """

@@ -175,8 +175,9 @@ def adopt(state: State, array: Any, aval: Aval, operation: str) -> ValueRecord:
     account, reason = state.account, state.reason
     if account.slow:
         account.refuse("allocation", ALLOCATION_REASONS[reason], operation, aval)
-        account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
     aval.device.adopted(aval.nbytes)
+    if account.slow:
+        account.detail("allocation", ALLOCATION_REASONS[reason], operation, aval)
     account.allocated(reason, aval.nbytes)
     record = ValueRecord(array, aval, account)
     if not array.flags.c_contiguous:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._ownership import MoveOnly
 from ..errors import DTypeError, ShapeError, type_name
 from ._provider import HostArray
 
@@ -31,6 +32,13 @@ def copy_all(target: Any, source: Any) -> None:
     """
     from ._door import overwrite
 
+    if not issubclass(type(source), MoveOnly):
+        raise DTypeError(
+            operation="copy_from",
+            argument="source",
+            found=f"an object of type `{type_name(source)}`",
+            fix="pass a view of a value; outside data comes in with `ta.asarray`",
+        )
     context = target._live("copy_from")._mut_claim._root.value._context
     if source.shape != target.shape:
         raise ShapeError(

@@ -63,9 +63,10 @@ class AllocationGroup(MoveOnly):
         """Use up owners and build a group with one slot for each request.
 
         Raises:
-            GroupConstructionError: An owner appears twice or overlaps another, or a
-                descriptor is refused (its `LayoutError` is the cause); `recovered` is
-                the tuple of owners, unchanged.
+            GroupConstructionError: Something is no owner, an owner is borrowed, appears
+                twice or overlaps another, or a descriptor is refused (its `LayoutError`
+                is the cause); `recovered` is the tuple of owners, unchanged.
+            UseAfterMoveError: An owner was moved; the others are unchanged.
 
         Cost: O(owners log owners + requests); no allocation, copy or provider call.
         """
@@ -80,8 +81,9 @@ class AllocationGroup(MoveOnly):
         """Use up tensors and build a group with one entry and slot for each.
 
         Raises:
-            GroupConstructionError: A tensor appears twice, was moved, or is borrowed;
-                `recovered` is the tuple of tensors, unchanged.
+            GroupConstructionError: Something is no owner, or a tensor appears twice or
+                is borrowed; `recovered` is the tuple of tensors, unchanged.
+            UseAfterMoveError: A tensor was moved; the others are unchanged.
 
         Cost: O(tensors); no allocation, copy or provider call; nothing is revalidated.
         """

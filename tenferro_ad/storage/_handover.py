@@ -8,7 +8,6 @@ descriptor that nobody names stays in the group, so the allocation cannot be ext
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
 from .._aval import aval_of
 from ..errors import GroupError, InvalidArgumentError
@@ -31,7 +30,7 @@ def records_of(
     Cost: O(slots); no allocation, copy or provider call; nothing is revalidated.
     """
     found = [group.record(slot) for slot in slots]
-    if not found or any(one is two for one, two in combinations(found, 2)):
+    if not found or len(set(slots)) < len(found):
         raise InvalidArgumentError(
             operation=operation,
             argument="slots",

@@ -232,7 +232,7 @@ def check_layout(
             span=span,
         )
 
-    extents = _integers(shape)
+    extents = integers(shape)
     if extents is None or any(n < 0 for n in extents):
         raise refuse("shape", tuple(shape), "non-negative integers")
     itemsize = dtype.itemsize
@@ -241,10 +241,10 @@ def check_layout(
         nbytes *= extent
         if nbytes > INT64_MAX or math.prod(n or 1 for n in extents) > INT64_MAX:
             raise refuse("shape", extents, f"{INT64_MAX} bytes")
-    steps = c_strides(extents, itemsize) if strides is None else _integers(strides)
+    steps = c_strides(extents, itemsize) if strides is None else integers(strides)
     if steps is None or len(steps) != len(extents):
         raise refuse("strides", strides, f"{len(extents)} integers")
-    start = _integers((offset,))
+    start = integers((offset,))
     if start is None or start[0] < 0:
         raise refuse("offset", offset, "a non-negative integer")
     low, high = _reach(start[0], extents, steps, itemsize)
@@ -262,7 +262,8 @@ def check_layout(
     return trusted_layout(first, extents, steps, itemsize)
 
 
-def _integers(values: Sequence[int]) -> tuple[int, ...] | None:
+def integers(values: Sequence[int]) -> tuple[int, ...] | None:
+    """The numbers as Python integers, or None if something else is among them."""
     try:
         return tuple(value.__index__() for value in values)
     except (AttributeError, TypeError):

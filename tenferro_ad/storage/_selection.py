@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import EllipsisType
+from typing import Any
 
-from ..errors import IndexRangeError, LayoutError, ShapeError
-from ._layout import CheckedLayout, Shape, c_strides, trusted_layout
-
-Key = int | slice | EllipsisType | None
+from ..errors import IndexRangeError, LayoutError, ShapeError, type_name
+from ._layout import CheckedLayout, Shape, c_strides, integers, trusted_layout
 
 
-def _keys(operation: str, key: object, ndim: int) -> list[Key]:
+def _keys(operation: str, key: object, ndim: int) -> list[Any]:
     given = list(key) if isinstance(key, tuple) else [key]
     used = sum(1 for part in given if part is not None and part is not Ellipsis)
     dots = sum(1 for part in given if part is Ellipsis)
@@ -31,28 +29,24 @@ def _keys(operation: str, key: object, ndim: int) -> list[Key]:
         given.append(Ellipsis)
     at = next(i for i, part in enumerate(given) if part is Ellipsis)
     given[at : at + 1] = [slice(None)] * (ndim - used)
-    for part in given:
-        if not (part is None or isinstance(part, slice) or _is_index(part)):
-            raise IndexRangeError(
-                operation=operation,
-                argument="key",
-                found=f"an index of type `{type(part).__name__}`",
-                fix="use integers, slices, `...` and None; gathering is an operation",
-            )
-    return given  # type: ignore[return-value]
+    return given
 
 
-def _is_index(part: object) -> bool:
-    return hasattr(part, "__index__") and not isinstance(part, bool)
-
-
-def checked_index(operation: str, index: int, extent: int, axis: int) -> int:
+def checked_index(operation: str, index: object, extent: int, axis: int) -> int:
     """Return `index` counted from the front of an axis of `extent` elements.
 
     Raises:
-        IndexRangeError: It is outside.
+        IndexRangeError: It is outside, or no integer.
     """
-    at = index.__index__()
+    found = None if isinstance(index, bool) else integers((index,))  # type: ignore[arg-type]
+    if found is None:
+        raise IndexRangeError(
+            operation=operation,
+            argument="key",
+            found=f"an index of type `{type_name(index)}`",
+            fix="use integers, slices, `...` and None; gathering is an operation",
+        )
+    (at,) = found
     if not -extent <= at < extent:
         raise IndexRangeError(
             operation=operation,
@@ -97,7 +91,6 @@ def select(operation: str, layout: CheckedLayout, key: object) -> CheckedLayout:
             shape.append(count)
             strides.append(stride * step)
         else:
-            assert not isinstance(part, EllipsisType)
             offset += checked_index(operation, part, extent, axis) * stride
         axis += 1
     return trusted_layout(offset, tuple(shape), tuple(strides), layout.itemsize)
@@ -114,12 +107,13 @@ def permute(
     Cost: O(rank).
     """
     ndim = len(layout.shape)
-    order = [axis + ndim if axis < 0 else axis for axis in axes]
-    if sorted(order) != list(range(ndim)):
+    given = integers(axes)
+    order = [axis + ndim if axis < 0 else axis for axis in given or ()]
+    if given is None or sorted(order) != list(range(ndim)):
         raise ShapeError(
             operation=operation,
             argument="axes",
-            found=f"{tuple(axes)} for {ndim} axes",
+            found=f"{axes if given is None else given} for {ndim} axes",
             fix="name each axis once",
         )
     return trusted_layout(
@@ -133,10 +127,21 @@ def permute(
 def reverse(operation: str, layout: CheckedLayout, axis: int) -> CheckedLayout:
     """Run one axis backwards; new fact: the axis.
 
+    Raises:
+        IndexRangeError: There is no such axis.
+
     Cost: O(rank).
     """
     ndim = len(layout.shape)
-    at = checked_index(operation, axis, ndim, 0)
+    found = integers((axis,))
+    if found is None or not -ndim <= found[0] < ndim:
+        raise IndexRangeError(
+            operation=operation,
+            argument="axis",
+            found=f"{axis!r} for {ndim} axes",
+            fix="name an axis of the value",
+        )
+    at = found[0] % ndim
     key = tuple(slice(None, None, -1 if k == at else None) for k in range(ndim))
     return select(operation, layout, key)
 
@@ -149,6 +154,7 @@ def broadcast(operation: str, layout: CheckedLayout, shape: Shape) -> CheckedLay
 
     Cost: O(rank).
     """
+    shape = _sizes(operation, layout, shape)
     lead = len(shape) - len(layout.shape)
     fits = lead >= 0 and all(
         old in (1, new) for old, new in zip(layout.shape, shape[lead:], strict=True)
@@ -169,6 +175,18 @@ def broadcast(operation: str, layout: CheckedLayout, shape: Shape) -> CheckedLay
     return trusted_layout(layout.offset, shape, (0,) * lead + kept, layout.itemsize)
 
 
+def _sizes(operation: str, layout: CheckedLayout, shape: Shape) -> Shape:
+    found = integers(shape)
+    if found is None:
+        raise ShapeError(
+            operation=operation,
+            argument="shape",
+            found=f"{shape!r} from {layout.shape}",
+            fix="pass a tuple of integers",
+        )
+    return found
+
+
 def reshape(operation: str, layout: CheckedLayout, shape: Shape) -> CheckedLayout:
     """Regroup elements in C order where strides can express it; never copies.
 
@@ -178,7 +196,7 @@ def reshape(operation: str, layout: CheckedLayout, shape: Shape) -> CheckedLayou
 
     Cost: O(rank).
     """
-    size = layout.size
+    shape, size = _sizes(operation, layout, shape), layout.size
     if shape.count(-1) == 1:
         rest = -math.prod(shape)
         if rest and size % rest == 0:

@@ -160,17 +160,24 @@ def live_tensors(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """
     for at, tensor in enumerate(tensors):
         if not hasattr(type(tensor), "_owner_storage"):
-            raise GroupConstructionError(
-                operation="of_tensors",
-                argument="tensors",
-                found=f"an object of type `{type_name(tensor)}` at position {at}",
-                fix="pass owners: `y.into_value()` or `y.duplicate_value()` makes one",
-                reason="not-an-owner",
-                slots=(at,),
-                recovered=tuple(tensors),
-            )
+            fix = "pass owners: `y.into_value()` or `y.duplicate_value()` makes one"
+            raise _no_owner("of_tensors", "tensors", tensors, at, fix)
         tensor._require("of_tensors")
     return tensors
+
+
+def _no_owner(
+    operation: str, argument: str, given: Sequence[Any], at: int, fix: str
+) -> GroupConstructionError:
+    return GroupConstructionError(
+        operation=operation,
+        argument=argument,
+        found=f"an object of type `{type_name(given[at])}` at position {at}",
+        fix=fix,
+        reason="not-an-owner",
+        slots=(at,),
+        recovered=tuple(given),
+    )
 
 
 def require_free(
@@ -213,6 +220,10 @@ def checked_records(
     owners: Sequence[OwnedStorage],
     requests: Sequence[DescriptorRequest],
 ) -> list[DescriptorRecord]:
+    for at, owner in enumerate(owners):
+        if not isinstance(owner, OwnedStorage):
+            fix = "pass `OwnedStorage` objects; `of_tensors` takes tensors"
+            raise _no_owner(operation, "owners", owners, at, fix)
     require_free(operation, owners, owners)
     records: list[DescriptorRecord] = []
     for at, request in enumerate(requests):

@@ -39,6 +39,8 @@ from ._typing import (
     check_entry,
     check_rank,
     describe_typed,
+    erased,
+    ranked,
     refuse_changed_rank,
     same,
     selected_rank,
@@ -225,8 +227,7 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         Cost: O(rank); no copy.
         """
         found = self._to_inner.reinterpret(dtype)
-        check_rank("reinterpret", found.ndim, rank)
-        return TypedTensorView._wrap(found, rank)
+        return TypedTensorView._wrap(ranked("reinterpret", found, rank), rank)
 
     def get(self, index: tuple[int, ...]) -> DT:
         """Erased `get`. Cost: as `TensorView.get`."""
@@ -295,8 +296,7 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
         Cost: O(rank log rank) at most; no copy.
         """
         found = self._to_inner.reinterpret_mut(dtype)
-        check_rank("reinterpret_mut", found.ndim, rank)
-        return TypedTensorViewMut._wrap(found, rank)
+        return TypedTensorViewMut._wrap(ranked("reinterpret_mut", found, rank), rank)
 
     def get_mut(self, index: tuple[int, ...]) -> np.ndarray[Any, np.dtype[DT]]:
         """Erased `get_mut`. Cost: as `TensorViewMut.get_mut`."""
@@ -318,7 +318,7 @@ class TypedTensor(MoveOnly, Generic[DT, R]):
 
         Cost: as `TensorViewMut.copy_from`.
         """
-        same(self, self._to_inner, lambda inner: inner.copy_from(source._tv_inner))
+        same(self, self._to_inner, lambda inner: inner.copy_from(erased(source)))
 
     def prepare_host_mut(self) -> PreparedHostWrite:
         """Erased `prepare_host_mut`. Cost: as `TensorViewMut.prepare_host_mut`."""

@@ -31,6 +31,7 @@ from ._typing import (
     check_entry,
     check_rank,
     describe_typed,
+    ranked,
     same,
     selected_rank,
 )
@@ -215,8 +216,7 @@ class TypedTensorView(MoveOnly, Generic[DT, R]):
         Cost: O(rank); no copy.
         """
         found = self._tv_inner.reinterpret(dtype)
-        check_rank("reinterpret", found.ndim, rank)
-        return TypedTensorView._wrap(found, rank)
+        return TypedTensorView._wrap(ranked("reinterpret", found, rank), rank)
 
     def get(self, index: tuple[int, ...]) -> DT:
         """Erased `get`. Cost: as `TensorView.get`."""

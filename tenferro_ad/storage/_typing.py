@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ..errors import AccessError, IndexRangeError, LayoutError
 from ._descriptor import CheckedDescriptor
+from ._layout import check_dtype
 from ._ranks import DynRank, TensorRank
 
 DT = TypeVar("DT", bound=np.generic)
@@ -17,7 +18,18 @@ D2 = TypeVar("D2", bound=np.generic)
 R = TypeVar("R", bound=TensorRank)
 R2 = TypeVar("R2", bound=TensorRank)
 S = TypeVar("S")
+V = TypeVar("V", bound="Lent")
 T = TypeVar("T")
+
+
+class Lent(Protocol):
+    """A view, as far as its rank and its end go."""
+
+    @property
+    def ndim(self) -> int: ...
+
+    def close(self) -> None: ...
+
 
 KeptKey = slice | EllipsisType | tuple[slice | EllipsisType, ...]
 """Keys that keep the rank: slices, with or without `...`."""
@@ -64,6 +76,22 @@ def check_rank(operation: str, ndim: int, rank: type[TensorRank]) -> None:
         )
 
 
+def ranked(operation: str, view: V, rank: type[TensorRank]) -> V:
+    """The view, if it has that rank; else its borrow ends here, because the error keeps
+    its frames alive."""
+    try:
+        check_rank(operation, view.ndim, rank)
+    except LayoutError:
+        view.close()
+        raise
+    return view
+
+
+def erased(source: Any) -> Any:
+    """What a typed view holds; anything else as it is."""
+    return getattr(source, "_tv_inner", source)
+
+
 def check_entry(
     operation: str,
     value: object,
@@ -73,11 +101,12 @@ def check_entry(
 ) -> None:
     """Check the static facts of a value that becomes typed; nothing is used up."""
     try:
-        if np.dtype(dtype) != descriptor.dtype:
+        named = check_dtype(operation, dtype)
+        if named != descriptor.dtype:
             raise LayoutError(
                 operation=operation,
                 field="dtype",
-                requested=np.dtype(dtype),
+                requested=named,
                 limit=f"a value of {descriptor.dtype}",
                 fix="name the dtype that the value has",
             )

@@ -334,6 +334,7 @@ def test_static_facts_are_checked_on_entry_and_a_refusal_gives_the_value_back(
     owner = kernel.owner((3, 4))
     for dtype, rank, field in (
         (np.float32, Rank2, "dtype"),
+        ("no dtype", Rank2, "dtype"),
         (np.float64, Rank1, "rank"),
     ):
         with pytest.raises(LayoutError) as caught:

@@ -260,6 +260,28 @@ def test_the_caller_names_the_rank_of_the_result_or_gets_a_dynamic_one(
 
 
 @pytest.mark.clause("g4-rank-change-policy")
+@pytest.mark.parametrize("form", ["owner", "view", "mut"])
+def test_a_refused_rank_leaves_no_borrow_behind(kernel: Any, form: str) -> None:
+    """The error keeps the frames that it passed alive, and so what they hold."""
+    typed = TypedTensor.of(kernel.owner((3, 2)), np.float64, Rank2)
+    if form == "view":
+        with typed.as_view() as view, pytest.raises(LayoutError) as caught:
+            view.reinterpret(np.int64, Rank1)
+    elif form == "mut":
+        with typed.as_view_mut() as m, pytest.raises(LayoutError) as caught:
+            m.reinterpret_mut(np.int64, Rank1)
+    else:
+        with pytest.raises(LayoutError) as caught:
+            typed.reinterpret(np.int64, Rank1)
+        typed.fill(1.0)  # nobody reads
+        with pytest.raises(LayoutError) as caught:
+            typed.reinterpret_mut(np.int64, Rank1)
+    typed.fill(2.0)  # nobody reads or writes
+    assert typed.numpy().tolist() == [[2.0, 2.0]] * 3
+    assert caught.value.field == "rank"
+
+
+@pytest.mark.clause("g4-rank-change-policy")
 def test_a_policy_for_reinterpretation_erases_no_rank_elsewhere(kernel: Any) -> None:
     owner = TypedTensor.of(kernel.owner((3, 2), np.complex128), np.complex128, Rank2)
     with owner.as_view() as view, view.reinterpret(np.float64) as open_rank:

@@ -60,6 +60,43 @@ def addresses(request: DescriptorRequest) -> list[int]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda v: v.permute_dims(("a", "b")), ShapeError),
+        (lambda v: v.permute_dims((0.0, 1.0)), ShapeError),
+        (lambda v: v.permute_dims(1), ShapeError),
+        (lambda v: v.reshape((3.0, 2.0)), ShapeError),
+        (lambda v: v.reshape(6), ShapeError),
+        (lambda v: v.broadcast_to("ab"), ShapeError),
+        (lambda v: v.broadcast_to(3), ShapeError),
+        (lambda v: v.flip("a"), IndexRangeError),
+        (lambda v: v.flip(None), IndexRangeError),
+        (lambda v: v.flip(2), IndexRangeError),
+        (lambda v: v[np.array([0, 1])], IndexRangeError),
+        (lambda v: v[True], IndexRangeError),
+    ],
+)
+def test_facts_that_are_no_integers_are_refused_by_name(
+    host: Any, call: Any, error: type
+) -> None:
+    with host.tensor(np.zeros((2, 3))).as_view() as view:
+        with pytest.raises(error) as caught:
+            call(view)
+        assert type(caught.value) is error
+
+
+def test_shapes_are_tuples_of_python_integers_whatever_was_given(host: Any) -> None:
+    with host.tensor(np.zeros((2, 3))).as_view() as view:
+        for found in (
+            view.reshape([3, 2]),  # type: ignore[arg-type]
+            view.reshape(tuple(np.array([3, 2]))),
+            view.broadcast_to([4, 2, 3]),  # type: ignore[arg-type]
+        ):
+            assert type(found.shape) is tuple
+            assert all(type(n) is int for n in found.shape)
+
+
 @given(request=requests())
 def test_a_layout_is_accepted_exactly_when_every_element_fits(
     hosts: Any, request: DescriptorRequest
