@@ -68,7 +68,7 @@ def _calls_of_backward(spectators: int) -> int:
     return calls
 
 
-def test_unrelated_variables_cost_backward_nothing() -> None:
+def test_unrelated_variables_cost_backward_nothing(no_collector: None) -> None:
     assert _calls_of_backward(10_000) == _calls_of_backward(0)
 
 
