@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tenferro_ad import ledger
-from tenferro_ad.backends._crossing import Condition, Run
-from tenferro_ad.backends._engine import _comes_back
+from tenferro_ad.backends._crossing import Condition, OverError, Run
+from tenferro_ad.backends._engine import _comes_back, _prove
 from tenferro_ad.errors import EngineLostError, ForkedProcessError, SubmitRejected
 from tenferro_ad.runtime import Completed
 from tests.contract.device_support import FakeDevice, StreamDevice, value_of
@@ -172,3 +175,73 @@ def test_a_worker_that_goes_on_launching_is_not_stuck() -> None:
     assert comes_back([1, 3, 1, 1], enters=True)
     assert not comes_back([0], enters=True)
     assert not comes_back([1, 1, 0], enters=True)
+
+
+def test_a_worker_that_waits_for_proof_is_not_stuck() -> None:
+    """Its wait has an end of its own, which says more than that it did not return."""
+    condition = Condition(deadline=60.0)
+    patience = [time.monotonic() + more for more in (600.0, -30.0, -600.0)]
+    run = Run(None, FakeDevice().engine.endpoint, condition)
+
+    class Entered:
+        def wait(self, seconds: float) -> bool:
+            run.patience = patience.pop(0)
+            return False
+
+    run.entered = Entered()  # type: ignore[assignment]
+    assert not _comes_back(run, condition)
+    assert not patience
+
+
+class Late:
+    """An endpoint that has no answer in time; `said` are its answers in order."""
+
+    def __init__(self, condition: Condition, *said: str) -> None:
+        self.condition, self.said = condition, list(said)
+        self.deadlines: list[float] = []
+
+    def await_event(self, event: object, deadline: float) -> str:
+        self.deadlines.append(deadline)
+        self.condition.proved += event  # type: ignore[operator]
+        return self.said.pop(0)
+
+
+def record(event: float) -> Any:
+    raw = SimpleNamespace(value=SimpleNamespace(raw=event))
+    return SimpleNamespace(event=raw, _release=list, _moved_by="a test")
+
+
+def test_a_loop_is_patient_while_work_before_it_ends() -> None:
+    """Seconds without proof begin when what was admitted before is over."""
+    condition = Condition(deadline=5.0)
+    condition.proved = time.monotonic() + 1000.0
+    endpoint = Late(condition, "unproven", "unproven", "done")
+    run = Run(None, endpoint, condition)  # type: ignore[arg-type]
+    run.records = [record(100.0)]
+    run.wait()
+    first, second, third = endpoint.deadlines
+    assert second == pytest.approx(first + 100.0)
+    assert third == pytest.approx(second + 100.0)
+    assert run.failure is None
+
+
+def test_a_loop_is_not_patient_for_ever() -> None:
+    condition = Condition(deadline=5.0)
+    endpoint = Late(condition, "unproven")
+    run = Run(None, endpoint, condition)  # type: ignore[arg-type]
+    run.records = [record(0.0)]
+    with pytest.raises(OverError):
+        run.wait()
+    assert run.failure is not None
+
+
+def test_each_launch_has_its_own_patience() -> None:
+    """A long loop is proven launch by launch, however long all of them take."""
+    condition = Condition(deadline=5.0)
+    endpoint = Late(condition, "done", "done", "unproven", "unproven")
+    job = SimpleNamespace(lose=lambda cause, keys: None)
+    run = Run(job, endpoint, condition)  # type: ignore[arg-type]
+    run.records = [record(0.0) for _ in range(4)]
+    _prove(run, condition)
+    assert sorted(set(endpoint.deadlines)) == endpoint.deadlines[:3]
+    assert endpoint.deadlines[2] == endpoint.deadlines[3]  # a hung queue costs one

@@ -8,6 +8,7 @@ records of the last ones only.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import traceback
@@ -20,6 +21,7 @@ from ._backend import (
     BoundLaunch,
     Endpoint,
     PreparedLaunch,
+    Proof,
     bind_launch,
     enqueue,
     proof_of,
@@ -82,14 +84,18 @@ class Condition:
     """What worker, reaper and engine know together.
 
     Attributes:
+        deadline: seconds without any proof after which there is none.
+        proved: when the reaper last had proof of a launch; what was admitted behind it
+            had to wait until then.
         gate: held while an eager operation is admitted, while the engine ends, and
             where worker and reaper might decide one run.
     """
 
-    __slots__ = ("deadline", "gate", "is_stuck")
+    __slots__ = ("deadline", "gate", "is_stuck", "proved")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
+        self.proved = -math.inf
         self.gate = threading.RLock()
         self.is_stuck = False
 
@@ -104,6 +110,7 @@ class Run:
         records: of launches whose end is not known; never empty after the first one,
             because the last record stands for the memory of all.
         launches: how many crossed so far.
+        patience: until when `wait` waits for proof.
         entered: open when the worker is done with it.
     """
 
@@ -116,6 +123,7 @@ class Run:
         "failure",
         "job",
         "launches",
+        "patience",
         "records",
     )
 
@@ -124,6 +132,7 @@ class Run:
         self.endpoint = endpoint
         self.records: list[RetirementRecord] = []
         self.launches = 0
+        self.patience = -math.inf
         self.crossing: BoundLaunch | None = None
         self.failure: BaseException | None = None
         self.entered = Latch()
@@ -187,9 +196,10 @@ class Run:
 
         Cost: a synchronisation point.
         """
-        deadline = time.monotonic() + self._condition.deadline
+        began = time.monotonic()
         for record in self.records:
-            state, cause = proof_of(self.endpoint, record, deadline)
+            state, cause = self._proof_of(record, began)
+            began = time.monotonic()
             if state != "done":
                 cause = cause or RuntimeError("the provider gave no proof of success")
                 self.failure = contain(cause)
@@ -202,6 +212,18 @@ class Run:
         if trouble:
             self.failure = contain(trouble[0])
             raise OverError
+
+    def _proof_of(
+        self, record: RetirementRecord, began: float
+    ) -> tuple[Proof, BaseException | None]:
+        """Proof, for which there is patience from when the work before it is over."""
+        while True:
+            proved = self._condition.proved
+            self.patience = max(began, proved) + self._condition.deadline
+            state, cause = proof_of(self.endpoint, record, self.patience)
+            is_late = state == "unproven" and cause is None
+            if not is_late or self._condition.proved == proved:
+                return state, cause
 
 
 def contain(error: BaseException) -> BaseException:

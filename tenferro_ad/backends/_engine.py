@@ -223,14 +223,14 @@ def _reap(jobs: Runs, drain: Runs, condition: Condition) -> None:
         else:
             run.entered.wait()
             if run.records:
-                _prove(run, condition.deadline)
+                _prove(run, condition)
         del run
     else:
         return
     while not drain.empty():  # eager work that was admitted meanwhile
         run = drain.get()
         if run is not None:
-            _prove(run, condition.deadline)
+            _prove(run, condition)
         del run
     while (run := jobs.get()) is not None:  # until closed, in place of the worker
         _refuse(run)
@@ -239,10 +239,12 @@ def _reap(jobs: Runs, drain: Runs, condition: Condition) -> None:
 
 
 def _comes_back(run: Run, condition: Condition) -> bool:
-    """Wait for the worker; it is not stuck as long as it launches."""
+    """Wait for the worker; it is not stuck as long as it launches, or waits for proof
+    and not for longer than it may."""
     launches = 0
     while not run.entered.wait(condition.deadline):
-        if run.launches == launches:
+        is_waiting = time.monotonic() < run.patience + condition.deadline
+        if run.launches == launches and not is_waiting:
             return False
         launches = run.launches
     return True
@@ -255,9 +257,9 @@ def _taken(run: Run, condition: Condition) -> bool:
         return condition.is_stuck
 
 
-def _prove(run: Run, patience: float) -> None:
+def _prove(run: Run, condition: Condition) -> None:
     endpoint = run.endpoint
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + condition.deadline
     failure = run.failure
     is_failed = failure is not None
     doubt: BaseException | None = None
@@ -269,6 +271,8 @@ def _prove(run: Run, patience: float) -> None:
             unproven.append(record)
             doubt = doubt or cause
             continue
+        condition.proved = time.monotonic()
+        deadline = condition.proved + condition.deadline
         trouble = record._release()
         is_failed = is_failed or state == "failed" or bool(trouble)
         failure = failure or cause or next(iter(trouble), None)
