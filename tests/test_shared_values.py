@@ -101,3 +101,16 @@ def test_a_plan_keeps_nothing_that_the_function_closes_over() -> None:
         assert w.into_value().shape == (3,)
     finally:
         gc.enable()
+
+
+def test_a_tangent_is_given_back_when_the_function_raises() -> None:
+    t = ta.asarray(ONES)
+
+    def fails(x: Any) -> Any:
+        y = x * 2.0
+        raise RuntimeError(f"after {y.shape}")
+
+    for tangents in ((t,), (t, np.ones(2))):
+        with pytest.raises((RuntimeError, ta.errors.ShapeError)):
+            ta.jvp(fails, (ONES,) * len(tangents), tangents)
+    assert t.into_value().shape == (3,)

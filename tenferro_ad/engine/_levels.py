@@ -106,6 +106,8 @@ class ForwardRecord:
         let_go(self.tangents)
         self.tangents = []
 
+    __del__ = close  # the function may have raised
+
 
 class ForwardLevel:
     """Computes the tangent of every equation whose inputs it tracks, at once."""

@@ -97,11 +97,13 @@ class Gradients:
         handle is dropped.
         """
         token = self._token(key, "grads[...]")
-        record = self._records.get(token)
-        if record is None:
+        if token not in self._records:
             self._refuse_taken(token, "grads[...]")
             return None
-        return self._wrap(record, self._chains.get(token))
+        return self._handle(token)
+
+    def _handle(self, token: Leaf) -> Any:
+        return self._wrap(self._records[token], self._chains.get(token))
 
     def __contains__(self, key: Any) -> bool:
         return self._token(key, "in") in self._records
@@ -176,6 +178,7 @@ class Gradients:
         tokens = list(self._records)
         tensors = [self._records.pop(t).into_tensor() for t in tokens]
         self._taken.update(tokens)
+        self._chains.clear()
         group, slots = AllocationGroup.of_tensors(tensors)
         return group, dict(zip(tokens, slots, strict=True))
 
@@ -200,18 +203,19 @@ class Gradients:
                 found=a_kind(other),
                 fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
             )
-        recorded = {t for t in other._records if self._is_recorded(t, other)}
-        for token in other._records.keys() & self._records.keys() - recorded:
+        common = [t for t in other._records if t in self._records]
+        recorded = [t for t in common if self._is_recorded(t, other)]
+        for token in {*common}.difference(recorded):
             _require_alone(self._records[token], "accumulate")
+        sums = {t: self._handle(t) + other._handle(t) for t in recorded}
         for token, record in other._records.items():
             chain, mine = other._chains.get(token), self._records.get(token)
             if mine is None:
                 self._records[token] = record if chain is not None else hold(record)
                 self._chains[token] = None if chain is None else chain.clone()
-            elif token in recorded:
-                own = self._chains.get(token)
-                total = self._wrap(mine, own) + self._wrap(record, chain)
-                self._records[token], self._chains[token] = total._record, total
+            elif token in sums:
+                self._chains[token] = total = sums[token]
+                self._records[token] = total._record
             else:
                 np.add(mine.array, record.array, mine.array)
 
