@@ -204,6 +204,12 @@ class State:
         """The same, with `level` as the innermost one."""
         return State(self.account, self.reason, level, self.trace)
 
+    def under(self, reason: int) -> State:
+        """The same, with another reason for allocations."""
+        if reason == self.reason:
+            return self
+        return State(self.account, reason, self.level, self.trace)
+
 
 BASE: Final = Account(None)
 # A `State` is never edited, so one default may serve every context.

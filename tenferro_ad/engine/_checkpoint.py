@@ -37,40 +37,27 @@ from ._dispatch import (
     value_at,
 )
 from ._eager import EagerTensor
+from ._levels import WholeRecord
 from ._make import as_tensor
 from ._pytrees import flatten, need_callable
 from ._trace import traced
 
 
-class _Immortal:
-    """Live counts of a region's nodes: they live as long as the region's call."""
+class RegionRecord(WholeRecord):
+    """What handles inside a region link to; holds the program, no values but inputs.
+    A variable used inside is an input of the region like any other value."""
 
-    __slots__ = ()
-
-    def __getitem__(self, node: int) -> int:
-        return 2
-
-    def __setitem__(self, node: int, count: int) -> None:
-        """Nothing to count."""
-
-
-class RegionRecord:
-    """What handles inside a region link to; holds the program, no values but inputs."""
-
-    __slots__ = ("has_select", "inputs", "known", "live", "program")
-    # A variable used inside is an input of the region like any other value.
-    leaves: Final[dict[Any, int]] = {}
-    is_region: Final = True
+    __slots__ = ("inputs", "known", "program")
+    is_region = True
 
     def __init__(self) -> None:
-        self.live: _Immortal | None = _Immortal()
+        super().__init__()
         self.program = Program()
         # Inputs in order: record and what the levels outside know of it. `known` finds
         # an input again by its record; the inputs hold those records, so ids stay
         # unique.
         self.inputs: list[tuple[EagerTensor, ValueRecord, Chain]] = []
         self.known: dict[int, int] = {}
-        self.has_select = False
 
     def capture(self, record: ValueRecord, chain: Chain) -> int:
         """The variable of a value from outside; it becomes an input of the region."""
@@ -81,12 +68,6 @@ class RegionRecord:
             self.inputs.append((value_at(record, chain), record, chain))
             self.known[id(record)] = found
         return found
-
-    def keep(self, node: int) -> None:
-        """Nodes are never given up one by one."""
-
-    drop = keep
-    clear = keep
 
 
 class RegionLevel:

@@ -64,6 +64,40 @@ class ReverseLevel:
         ]
 
 
+class _Uncounted:
+    """Live counts of nodes that live as long as their recording."""
+
+    __slots__ = ()
+
+    def __getitem__(self, node: int) -> int:
+        return 2
+
+    def __setitem__(self, node: int, count: int) -> None:
+        """Nothing to count."""
+
+
+class WholeRecord:
+    """What handles link to where a recording keeps all of its nodes to its end.
+
+    Attributes:
+        live: None once it has ended.
+        has_select: something in it chooses between values.
+    """
+
+    __slots__ = ("has_select", "live")
+    leaves: Final[dict[Any, int]] = {}
+    is_region = False
+
+    def __init__(self) -> None:
+        self.live: _Uncounted | None = _Uncounted()
+        self.has_select = False
+
+    def keep(self, node: int) -> None:
+        """Nodes are never given up one by one."""
+
+    drop = clear = keep
+
+
 class ForwardRecord:
     """Tangents by node; a tangent goes as soon as nobody can use its node any more.
 

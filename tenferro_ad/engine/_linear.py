@@ -26,20 +26,9 @@ from ._dispatch import (
     value_at,
 )
 from ._eager import EagerTensor
+from ._levels import WholeRecord
 from ._make import as_tensor
 from ._pytrees import flatten, relinked, tensors_of
-
-
-class _Uncounted:
-    """Live counts of nodes that live as long as their recording."""
-
-    __slots__ = ()
-
-    def __getitem__(self, node: int) -> int:
-        return 2
-
-    def __setitem__(self, node: int, count: int) -> None:
-        """Nothing to count."""
 
 
 class Step:
@@ -58,28 +47,19 @@ class Step:
         self.call, self.ins, self.outs, self.values = call, ins, outs, values
 
 
-class LinearRecord:
+class LinearRecord(WholeRecord):
     """What handles link to while the function runs."""
 
-    __slots__ = ("has_select", "live", "nodes", "steps")
-    leaves: Final[dict[Any, int]] = {}
-    is_region: Final = False
+    __slots__ = ("nodes", "steps")
 
     def __init__(self) -> None:
-        self.live: _Uncounted | None = _Uncounted()
+        super().__init__()
         self.steps: list[Step] = []
         self.nodes = 0
-        self.has_select = False
 
     def node(self) -> int:
         self.nodes += 1
         return self.nodes - 1
-
-    def keep(self, node: int) -> None:
-        """Nodes are never given up one by one."""
-
-    drop = keep
-    clear = keep
 
 
 class LinearLevel:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ExpiredCapabilityError
 from ..storage import TensorView, ValueRecord, as_array
-from ..tape import hold
+from ..tape import hold, let_go
 
 
 @final
@@ -66,11 +66,7 @@ class ValueGuard:
         if view is not None:
             view.close()
         record, self._record = self._record, None
-        if record is not None and record.tokens:
-            try:
-                record.tokens.pop()
-            except IndexError:
-                pass
+        let_go((record,))
 
     def __enter__(self) -> ValueGuard:
         return self

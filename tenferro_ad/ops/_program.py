@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .._aval import Aval
-from .._ledger import RECOMPUTE_OUTPUT, STATE, State
+from .._ledger import RECOMPUTE_OUTPUT, STATE
 from ..errors import InternalError
 from ._call import Call
 from ._evaluator import Evaluator
@@ -288,7 +288,7 @@ def _again(F: Evaluator, eq: Equation, ins: list[Any]) -> Sequence[Any]:
     """The mark survives: what a checkpoint runs again allocates under its reason."""
     state = STATE.get()
     try:
-        STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
+        STATE.set(state.under(RECOMPUTE_OUTPUT))
         return _one(F, eq, ins)
     finally:
         STATE.set(state)

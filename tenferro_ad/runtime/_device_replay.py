@@ -30,7 +30,6 @@ from ..storage import (
 )
 from ._chains import Chain, chains_of
 from ._places import Root, Schedule, Step, Strides, distinct
-from ._writer import under
 
 Number = np.ndarray[Any, Any]
 
@@ -144,8 +143,7 @@ class DeviceReplay:
 
     def _allocated(self, state: State) -> list[ValueRecord]:
         return [
-            allocate(state if reason == state.reason else under(state, reason), aval, w)
-            for reason, aval, w in self._memory
+            allocate(state.under(reason), aval, w) for reason, aval, w in self._memory
         ]
 
     def _launcher(

@@ -29,7 +29,6 @@ def region_plan(call: Call, plan_of: PlanOf, direct: Evaluator) -> Plan:
     Args:
         plan_of: finds the plans of those operations.
         direct: computes the regions among them.
-
     """
     kernel = call.op.kernel
     assert isinstance(kernel, Region)
@@ -52,7 +51,7 @@ class Host:
         self, state: State, call: Call, plan_of: PlanOf, direct: Evaluator
     ) -> None:
         self._state, self._call = state, call
-        self._again = recomputing(state)
+        self._again = state.under(RECOMPUTE_OUTPUT)
         self._plan_of, self._direct = plan_of, direct
 
     def run(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
@@ -93,11 +92,6 @@ class Host:
                 y = plan.execute(self._state, y)
             made.append(y)
         return made
-
-
-def recomputing(state: State) -> State:
-    """The same state for what runs again."""
-    return State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace)
 
 
 def runner_of(program: Program, plan_of: PlanOf, direct: Evaluator) -> Runner:

@@ -17,7 +17,7 @@ from .._ledger import State
 from ..backends import loud, quiet, quietly
 from ..storage import ValueRecord, allocate
 from ._places import Schedule
-from ._writer import ArrayWriter, Writer, under
+from ._writer import ArrayWriter, Writer
 from ._written import Written
 
 Array = np.ndarray[Any, Any]
@@ -74,8 +74,7 @@ class Replay:
         """
         held = []
         for reason, aval in self.arenas:
-            mine = state if reason == state.reason else under(state, reason)
-            held.append(allocate(mine, aval, "arena"))
+            held.append(allocate(state.under(reason), aval, "arena"))
         key = (self._token, *[id(r.array.base) for r in held])
         frame = self._remembered.get(key)
         if frame is None:

@@ -80,9 +80,8 @@ def allocated(work: Work, endpoint: Any, state: State) -> list[Tensor]:
     """
     made = []
     for aval, reason in work.memory():
-        under = State(state.account, reason, state.level, state.trace)
         here = aval_of(aval.shape, aval.dtype, endpoint.memory)
-        made.append(allocate(under, here, work.name).into_tensor())
+        made.append(allocate(state.under(reason), here, work.name).into_tensor())
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT, State
+from .._ledger import DUPLICATE_DESTINATION, RECOMPUTE_OUTPUT
 from ..ops import Elementwise, Library, Region, View, Write
 from ..storage import POOLED_FROM, adopt, allocate, overwrite
 from ._loops import FORMS
@@ -18,11 +18,6 @@ Array = np.ndarray[Any, Any]
 _TRANSPOSED: Final = re.compile(r"\bv(\d+)\.T\b")
 # Names of the states under which outputs are allocated.
 _STATES: Final = {RECOMPUTE_OUTPUT: "again", DUPLICATE_DESTINATION: "copying"}
-
-
-def under(state: State, reason: int) -> State:
-    """The same state with another allocation reason."""
-    return State(state.account, reason, state.level, state.trace)
 
 
 class Writer:
@@ -37,7 +32,6 @@ class Writer:
             "allocate": allocate,
             "copyto": np.copyto,
             "overwrite": overwrite,
-            "under": under,
         }
         self._named: dict[Any, str] = {}
         self.lines: list[str] = []
@@ -97,7 +91,7 @@ class Writer:
 
     def _head(self) -> list[str]:
         head = [
-            f"{name} = under(state, {reason})"
+            f"{name} = state.under({reason})"
             for reason, name in _STATES.items()
             if any(f"({name}," in line for line in self.lines)
         ]
@@ -380,4 +374,4 @@ class BodyWriter(ArrayWriter):
         return []  # nothing is allocated, and the function outside declares workspace
 
 
-__all__ = ["ArrayWriter", "Writer", "under"]
+__all__ = ["ArrayWriter", "Writer"]

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._aval import Aval, is_inexact
-from .._ledger import RECOMPUTE_OUTPUT, STATE, State
+from .._ledger import RECOMPUTE_OUTPUT, STATE
 from ..errors import CheckpointMismatchError
 from ..ops import (
     Evaluator,
@@ -159,12 +159,6 @@ class RegionSpec:
                 needed.update(eq.ins)
         self._last = last_uses(prog)
 
-    def pull(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.taken(F, [ct], saved, strong=False)
-
-    def strong(self, F: Evaluator, ct: Any, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.taken(F, [ct], saved, strong=True)
-
     def taken(
         self, F: Evaluator, given: list[Any], saved: tuple[Any, ...], *, strong: bool
     ) -> tuple[Any, ...]:
@@ -193,7 +187,7 @@ class RegionSpec:
         prog = self.program
         state = STATE.get()
         try:
-            STATE.set(State(state.account, RECOMPUTE_OUTPUT, state.level, state.trace))
+            STATE.set(state.under(RECOMPUTE_OUTPUT))
             tape, nodes = self._replay(F, saved)
         finally:
             STATE.set(state)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..backends import CPU
-from ..engine import as_tensor
 from ..errors import PromiseError
+from ._numeric import Array, tensors
 from ._samples import Row, Sample, numpy_of
-
-Array = np.ndarray[Any, Any]
 
 
 class OperationCheckError(PromiseError, AssertionError):
@@ -104,12 +102,6 @@ def directions(sample: Sample, arrays: Sequence[Array]) -> list[Array]:
     return [direction(rng, a) for a in arrays]
 
 
-def pair(a: Array, b: Array) -> float:
-    """Re <a, b>: complex numbers are pairs of reals."""
-    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
-    return float(np.vdot(a.astype(wide), b.astype(wide)).real)
-
-
 def widened(x: Array) -> Array:
     return x.astype(np.result_type(x, np.float64)) if x.dtype.kind in "fc" else x
 
@@ -126,10 +118,6 @@ def differences(
         ]
         sides.append(row.valued(moved, sample.params, smooth=True))
     return [(a - b) / (2 * h) for a, b in zip(*sides, strict=True)]
-
-
-def tensors(arrays: Sequence[Array]) -> tuple[Any, ...]:
-    return tuple(as_tensor(a) for a in arrays)
 
 
 def weights_for(row: Row, sample: Sample, outs: Sequence[Any]) -> list[Array]:

@@ -10,17 +10,15 @@ import numpy as np
 from ..engine import HANDLES, as_tensor, grad, hvp, jvp, vjp
 from ..runtime import plan_of
 from ._agree import (
-    Array,
     close,
     differences,
     directions,
     ensure,
     is_double,
     like,
-    pair,
-    tensors,
     weights_for,
 )
+from ._numeric import Array, pair, tensors
 from ._samples import Row, as_tuple, at, handle, numpy_of
 
 

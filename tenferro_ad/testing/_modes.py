@@ -25,7 +25,6 @@ from ..engine import sum as total_of
 from ..ops import Call, by_loop, evaluate
 from ..runtime import DIRECT, plan_of
 from ._agree import (
-    Array,
     ProviderCalls,
     close,
     ensure,
@@ -33,6 +32,7 @@ from ._agree import (
     like,
     weights_for,
 )
+from ._numeric import Array
 from ._samples import Row, Sample, as_tuple, at, handle, numpy_of
 
 TOLERANCE = {"e": 2e-3, "f": 1e-5, "F": 1e-5, "d": 1e-12, "D": 1e-12}

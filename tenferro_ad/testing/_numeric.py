@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +92,7 @@ def host(x: Any) -> Array:
         return np.array(guard.numpy())
 
 
-def tensors(arrays: list[Array]) -> tuple[Any, ...]:
+def tensors(arrays: Sequence[Array]) -> tuple[Any, ...]:
     return tuple(as_tensor(a) for a in arrays)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from .._ledger import ledger
 from ..engine import HANDLES, Tape, as_tensor, jvp, variable, vjp
-from ._agree import Array, ProviderCalls, ensure, like, weights_for
+from ._agree import ProviderCalls, ensure, like, weights_for
+from ._numeric import Array
 from ._samples import Row, Sample, as_tuple, at, handle, memory_of, numpy_of
 
 # ---- retention -----------------------------------------------------------------------

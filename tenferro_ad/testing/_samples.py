@@ -19,8 +19,7 @@ from ..backends import CPU
 from ..engine import HANDLES, EagerTensor
 from ..ops import Op
 from ..storage import transfer
-
-Array = np.ndarray[Any, Any]
+from ._numeric import Array
 
 
 @dataclass(frozen=True)
