@@ -55,25 +55,25 @@ test-shared: .venv/.test .venv/.bench
 
 # Printed OpenCL kernels under Oclgrind: accesses out of bounds, and races.
 test-sanitizer: .venv/.kernels
-	TENFERRO_OCLGRIND=1 $(BIN)/python -m pytest tests/backends/test_sanitizer.py
-	TENFERRO_BACKENDS=oclgrind $(BIN)/python -m pytest tests/backends/test_printed_kernels.py
+	TENFERRO_OCLGRIND=1 $(PYTEST) tests/backends/test_sanitizer.py
+	TENFERRO_BACKENDS=oclgrind $(PYTEST) tests/backends/test_printed_kernels.py
 
 # CUDA without a card: calls and signatures, machine code of every printed kernel; then
 # the backend's own code over host memory (tests/backends/host_cuda.py; needs g++).
-HOST_CUDA := TENFERRO_BACKENDS=cuda_on_host $(BIN)/python -m pytest
+HOST_CUDA := TENFERRO_BACKENDS=cuda_on_host $(PYTEST)
 LIBRARY_ROWS := matmul or fftn or cholesky or eigh or svd or qr or inv or solve_triangular or sort
 
 test-cuda-static: .venv/.kernels
-	TENFERRO_CUDA_STATIC=1 $(BIN)/python -m pytest tests/backends/test_cuda_static.py
+	TENFERRO_CUDA_STATIC=1 $(PYTEST) tests/backends/test_cuda_static.py
 	$(HOST_CUDA) $(addprefix tests/backends/test_,conformance.py eager.py index_ranges.py \
 	    equal_ledgers.py chains.py submitted_loops.py cuda.py) -k "not long and not illegal and not librarys"
 	$(HOST_CUDA) tests/backends/test_op_table.py -k "lane and ($(LIBRARY_ROWS))"
 
 # Devices that every machine can have: OpenCL by PoCL, WebGPU by Mesa's Vulkan driver. A
 # lane that cannot start is a failure. Each kind has processes of its own, because a
-# library of a device may end its process.
+# library of a device may end its process. The longest test comes first.
 LANES := cpu,fake,opencl,webgpu
-LANE_TESTS := tests/backends tests/contract/test_g7_lanes.py tests/storage/test_lanes.py tests/test_examples.py tests/test_quiet.py
+LANE_TESTS := tests/test_examples.py tests/backends tests/contract/test_g7_lanes.py tests/storage/test_lanes.py tests/test_quiet.py
 DRIVERS := $(CURDIR)/.cache/drivers
 test-lanes test-slow registry: export POCL_DEVICES := pthread
 test-lanes test-slow registry: export POCL_CACHE_DIR := $(DRIVERS)/pocl
@@ -112,7 +112,7 @@ docs: .venv/.docs
 
 # The site in a browser: every page narrow and wide, light and dark, and the search.
 docs-browser: docs .venv/.browser
-	$(BIN)/python -m pytest -m browser tests/site
+	$(PYTEST) -m browser tests/site
 
 lint: .venv/.test
 	$(BIN)/python -m ruff check .
