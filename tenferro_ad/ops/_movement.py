@@ -120,14 +120,15 @@ def _broadcast_infer(x: Aval, shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 def _broadcast(array: Array, call: Call) -> Array:
     shape = call.shape
-    if not array.size or not array.flags.c_contiguous:
+    if not array.flags.c_contiguous:
         return np.broadcast_to(array, shape)
     lead = len(shape) - array.ndim
     strides = (0,) * lead + tuple(
         0 if n == 1 and m != 1 else s
         for n, m, s in zip(array.shape, shape[lead:], array.strides, strict=True)
     )
-    # `np.broadcast_to` costs ten times as much for the same descriptor.
+    # `np.broadcast_to` costs ten times as much for the same descriptor, and makes it
+    # read-only: a gradient without elements may be written, like any other.
     return np.ndarray(shape, array.dtype, array, 0, strides)
 
 

@@ -281,6 +281,17 @@ def test_empty_values_have_neutral_elements():
     assert grad(lambda v: R.prod(v) * 2.0, np.zeros((0, 3))).shape == (0, 3)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((0, 3), 1), ((3, 0), 0), ((0, 0), 0)])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "std", "logsumexp", "prod"])
+def test_gradients_without_elements_come_through_an_axis(name, shape, axis):
+    """The slope of what is below the reduction may be written over its cotangent, which
+    a broadcast gave."""
+    reduce = getattr(R, name)
+    x = np.zeros(shape)
+    assert grad(lambda v: ta.exp(reduce(ta.exp(v), axis=axis)), x).shape == shape
+    assert product(lambda v: reduce(ta.exp(v), axis=axis), x, x).shape == shape
+
+
 def test_sums_of_sums():
     g = grad(lambda v: R.sum(R.sum(v, axis=0)), np.ones((4, 3)))
     np.testing.assert_array_equal(g, np.ones((4, 3)))
