@@ -24,6 +24,7 @@ def numpy_raises() -> Iterator[None]:
 
 
 X = ta.asarray([0.0, -1.0, 1e300, 2.0])
+HALF = ta.asarray(np.array([1.0, -2.0], np.float16))
 SINGLE = ta.asarray(np.array([1e38, 1e-45, -1.0], np.float32))
 
 VALUES: dict[str, tuple[Callable[[], Any], list[float]]] = {
@@ -44,6 +45,14 @@ VALUES: dict[str, tuple[Callable[[], Any], list[float]]] = {
         [-np.inf],
     ),
     "a variance": (lambda: ta.var(ta.asarray([1.0]), correction=1.0), [np.nan]),
+    "a number that a half cannot hold": (lambda: HALF * 1e10, [np.inf, -np.inf]),
+    "a bound that a half cannot hold": (lambda: ta.clip(HALF, -1.0, 1e10), [1, -1]),
+    "a literal that a half cannot hold": (
+        lambda: ta.fused(lambda E, x: x + 1e10)(HALF),
+        [np.inf, np.inf],
+    ),
+    "outside numbers": (lambda: ta.asarray([-1e10, 1], dtype="float16"), [-np.inf, 1]),
+    "outside data": (lambda: ta.asarray(np.array([1e300]), dtype="float32"), [np.inf]),
     "a special function": (lambda: ta.special.gammaln(X)[:1], [np.inf]),
 }
 
@@ -92,6 +101,10 @@ def test_compiled_programs_and_updates_in_place() -> None:
     with owner.as_view() as view:
         same(view.numpy(), [np.inf, -np.inf])
     same(divided(ta.asarray([-1.0]), 0.0), [-np.inf])
+    half = HALF.duplicate_value()
+    with half.as_view_mut() as view:
+        view.fill(1e10)
+    same(half.numpy(), [np.inf, np.inf])
 
 
 def test_every_lane_says_nothing(lane: Any) -> None:

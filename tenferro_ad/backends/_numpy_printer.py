@@ -17,6 +17,7 @@ import numpy as np
 
 from ..ops import Expr, call, const, node_dtype, topological
 from ._numpy_functions import FUNCTIONS, MASKS, on_integers
+from ._quiet import quietly
 from ._scaled_sum import scaled_sum
 
 Array = np.ndarray[Any, Any]
@@ -189,6 +190,7 @@ def _block_size(shape: tuple[int, ...]) -> int:
     return max(BLOCK, size // shape[0])
 
 
+@quietly
 def print_numpy(
     expr: Expr, args: Sequence[str], dtypes: Sequence[np.dtype[Any]]
 ) -> Printed:

@@ -124,6 +124,13 @@ def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
             found="a masked array, whose mask would be lost",
             fix="pass `x.filled(value)`, and the mask as an array of its own",
         )
+    if dtype is None:
+        return _array(x, None)
+    with np.errstate(all="ignore"):
+        return _array(x, dtype)
+
+
+def _array(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(x, dtype=dtype)
     except TracedConversionError as error:  # of a tensor in a list

@@ -112,9 +112,15 @@ _row("log10", 1.0 / (x * math.log(10.0)), singular=True)
 _row("sqrt", 0.5 / out, singular=True, kink=say.ROOT)
 _row("rsqrt", -0.5 * (out * out * out), singular=True)
 _row("cbrt", 1.0 / (3.0 * (out * out)), singular=True, kinds="biuf")
-_binary(
-    "logaddexp", call("exp", x - out), call("exp", y - out), singular=True, kinds="biuf"
-)
+
+
+def _share(e: Expr) -> Expr:
+    """The share of `e` in a sum of exponentials: in one of none or infinity, too."""
+    finite = select(call("equal", e, math.inf), 1.0, call("exp", e - out))
+    return select(call("equal", e, -math.inf), 0.0, finite)
+
+
+_binary("logaddexp", _share(x), _share(y), singular=True, kinds="biuf")
 
 # ---- trigonometric and hyperbolic ----------------------------------------------------
 _row("sin", call("cos", x))

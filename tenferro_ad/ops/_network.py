@@ -22,7 +22,7 @@ from ._axes import single
 from ._batching import later, leading
 from ._equations import wide
 from ._expr import call as fn
-from ._expr import var
+from ._expr import const, var
 from ._op import Call, Evaluator, Op, Write, project, register
 from ._scalar import elementwise, of_kinds
 
@@ -30,7 +30,9 @@ Array = np.ndarray[Any, Any]
 
 # ---- activations ---------------------------------------------------------------------
 _x = var("x")
-_cubic = math.sqrt(2 / math.pi) * (_x + 0.044715 * (_x * _x * _x))
+# Beyond 10 the tanh is 1 in every precision, where a cube and its slope could overflow.
+_near = fn("clip", _x, const(-10.0), const(10.0))
+_cubic = math.sqrt(2 / math.pi) * (_near + 0.044715 * (_near * _near * _near))
 for _name, _expr in {
     "gelu": 0.5 * _x * (fn("erf", _x * math.sqrt(0.5)) + 1.0),
     "gelu_tanh": 0.5 * _x * (fn("tanh", _cubic) + 1.0),

@@ -79,10 +79,14 @@ _real("erfinv", (_SQRT_PI / 2) * _exp(out * out))
 _real("erfcinv", (-_SQRT_PI / 2) * _exp(out * out))
 _real("erfcx", 2.0 * (x * out) - 2.0 / _SQRT_PI)
 _real("dawsn", 1.0 - 2.0 * (x * out))
-_real("ndtr", _exp(-0.5 * (x * x)) * (1 / _SQRT_2PI))
+_density = _exp(-0.5 * (x * x)) * (1 / _SQRT_2PI)
+_real("ndtr", _density)
 _real("ndtri", _SQRT_2PI * _exp(0.5 * (out * out)))
-# The ratio of density and distribution, without under- or overflow.
-_real("log_ndtr", math.sqrt(2 / math.pi) / call("erfcx", x * -math.sqrt(0.5)))
+# The ratio of density and distribution, by what does not underflow to the left of 0 and
+# by what does not overflow to the right.
+_left = math.sqrt(2 / math.pi) / call("erfcx", x * -math.sqrt(0.5))
+_right = _density / call("ndtr", x)
+_real("log_ndtr", select(call("greater", x, 0.0), _right, _left))
 
 # ---- gamma and related functions -----------------------------------------------------
 _partly("zeta", ("x", "y"), (call("neg", x) * call("zeta", x + 1.0, y),), ("x",))

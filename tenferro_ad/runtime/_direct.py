@@ -14,7 +14,15 @@ import numpy as np
 
 from .._aval import Aval, aval_of
 from .._ledger import STATE
-from ..backends import CPU, Plan, find_device, infer_call, opened_devices
+from ..backends import (
+    CPU,
+    Plan,
+    find_device,
+    infer_call,
+    loud,
+    opened_devices,
+    quiet,
+)
 from ..errors import DeviceMismatchError, InternalError, InvalidArgumentError, a_kind
 from ..ops import Applied, Call, Evaluator, Op, Region, RuleSpec
 from ..storage import ValueRecord
@@ -211,6 +219,7 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
     key = scalar_key(value, dtype, device)
     found = _scalars.get(key)
     if found is None:
+        before = quiet()
         try:
             array = np.asarray(value, dtype=dtype)
         except OverflowError:
@@ -220,6 +229,8 @@ def scalar_record(value: Any, dtype: np.dtype[Any], device: Any) -> ValueRecord:
                 found=f"{shown(value)} beside values of dtype {dtype}",
                 fix="use a number that the dtype holds, or convert with `ta.astype`",
             ) from None
+        finally:
+            loud(before)
         found = ValueRecord(array, aval_of((), dtype, device), None)
         if len(_scalars) >= PLAN_LIMIT:
             _scalars.clear()

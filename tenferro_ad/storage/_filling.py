@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._ownership import MoveOnly
 from ..errors import DTypeError, ShapeError, type_name
 from ._provider import HostArray
@@ -15,7 +17,8 @@ from ._provider import HostArray
 def set_all(array: HostArray, value: Any) -> None:
     """Set every element of a writable array."""
     try:
-        array[...] = value
+        with np.errstate(all="ignore"):
+            array[...] = value
     except (TypeError, ValueError) as error:
         raise DTypeError(
             operation="fill",

@@ -169,6 +169,20 @@ def test_activations(fn, expected):
     close(np.sum(g * t), np.sum(t * np.asarray(tangent)))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_gelu_is_straight_far_out(dtype):
+    """Where the cube of the argument, or its slope, is more than the dtype holds."""
+    far = np.finfo(dtype).max / 8
+
+    def gelu(x):
+        return ta.sum(nn.gelu(x, approximate="tanh"))
+
+    x = ta.asarray(np.array([-far, -200.0, 200.0, far], dtype))
+    assert np.asarray(ta.grad(gelu)(x)).tolist() == [0.0, 0.0, 1.0, 1.0]
+    _, curve = ta.hvp(gelu, (x,), (ta.ones_like(x),))
+    assert np.asarray(curve).tolist() == [0.0] * 4
+
+
 def test_gelu_refuses_an_unknown_approximation():
     with pytest.raises(InvalidArgumentError, match="approximate"):
         nn.gelu(X, approximate="fast")

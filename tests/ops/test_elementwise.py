@@ -250,6 +250,17 @@ def test_kinks():
         np.testing.assert_array_equal(grad(f, np.array([0.5, 1.0])), [0, 0])
 
 
+def test_logaddexp_at_infinities():
+    """As in `logsumexp`: what is -inf has no share, not even of nothing."""
+    inf = np.inf
+    x, y = np.array([-inf, -inf, 0, inf, inf]), np.array([-inf, 0, inf, 0, -inf])
+    by_x, by_y = ta.grad(lambda v, w: ta.sum(E.logaddexp(v, w)), argnums=(0, 1))(x, y)
+    assert np.asarray(by_x).tolist() == [0, 0, 0, 1, 1]
+    assert np.asarray(by_y).tolist() == [0, 1, 1, 0, 0]
+    curve = ta.hvp(lambda v: ta.sum(E.logaddexp(v, y)), (x,), (np.ones(5),))[1]
+    assert np.asarray(curve).tolist() == [0.0] * 5
+
+
 def test_clip_has_slope_one_on_the_closed_interval():
     x = np.array([-1, 0, 0.5, 1, 2])
     inside = [0, 1, 1, 1, 0]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 
 import tenferro_ad as ta
 from tenferro_ad import errors, special
@@ -113,6 +114,21 @@ def test_log_ndtr_far_out() -> None:
     grad = np.asarray(ta.grad(lambda v: ta.sum(special.log_ndtr(v)))(ta.variable(x)))
     wanted = [1e4 + 1e-4, 100.00999800099926, 40.02496884702038, 0.797884560802865, 0]
     close(grad, wanted, 1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_log_ndtr_curves_less_and_less_to_the_right(dtype: Any) -> None:
+    def slope(v: Any) -> Any:
+        return ta.grad(lambda v: ta.sum(special.log_ndtr(v)))(v)
+
+    x = np.array([1.0, 5.0, 9.0, 14.0, 40.0, 200.0], dtype)
+    ratio = scipy.stats.norm.pdf(x.astype(float)) / scipy.stats.norm.cdf(
+        x.astype(float)
+    )
+    curve = np.asarray(ta.grad(lambda v: ta.sum(slope(v)))(ta.variable(x)))
+    assert np.allclose(
+        curve, -ratio * (x + ratio), 1e-2 if dtype is np.float16 else 1e-5
+    )
 
 
 def test_points_where_a_product_meets_a_singular_logarithm() -> None:
