@@ -427,17 +427,29 @@ def ledger(*, detail: bool = True, events: bool = False) -> LedgerScope:
     return LedgerScope(detail=detail, events=events)
 
 
-def forbid(*, copies: bool = False, allocations: bool = False) -> LedgerScope:
+def forbid(
+    *, copies: bool | None = None, allocations: bool | None = None
+) -> LedgerScope:
     """Refuse events: the offending call raises before anything happens.
 
         with ta.forbid(copies=True):
             y = ta.exp(x)
+
+    Raises:
+        InvalidArgumentError: neither is named.
 
     Raises (at the offending call):
         ForbiddenEventError: names the operation, the reason and the size.
 
     Cost: as `ledger`.
     """
+    if copies is None and allocations is None:
+        raise InvalidArgumentError(
+            operation="forbid",
+            argument="copies",
+            found="nothing to forbid",
+            fix="say what: `copies=True`, `allocations=True`, or both",
+        )
     kinds = {"copy"} if copies else set()
     if allocations:
         kinds.add("allocation")

@@ -310,6 +310,21 @@ CASES: dict[str, Case] = {
         lambda s: ta.trace(lambda x: np.tanh(x), s.c), TracedConversionError,
         "numpy.tanh", "", "ta.tanh",
     ),
+    "a mask in a trace": (
+        lambda s: ta.trace(lambda x: x[x > 0], s.c), TracedConversionError, "x[key]",
+        "key", "ta.where(mask, x, 0)",
+    ),
+    "values that do not fit a part": (
+        lambda s: s.c.at[0].set(np.ones(3)), ShapeError, "x.at[key].set", "values",
+        "shape (3,), which does not broadcast to (5,)",
+    ),
+    "weights the other way round": (
+        lambda s: ta.nn.linear(s.c, ta.ones((5, 3))), ShapeError, "linear", "w",
+        "shape (5, 3) for `x` of shape (2, 5)",
+    ),
+    "nothing to forbid": (
+        lambda s: ta.forbid(), InvalidArgumentError, "forbid", "copies", "copies=True",
+    ),
     "an array of another library that refuses": (
         lambda s: ta.asarray(Refusing()), DTypeError, "asarray", "obj", ".Refusing`",
     ),

@@ -21,7 +21,7 @@ from ..errors import (
     named,
 )
 from ..ops import Key, broadcast_shapes, span
-from ..runtime import is_symbolic, shown
+from ..runtime import is_symbolic, shown, traced_error
 from ..storage import host_elements
 from ._axes import axis_of
 from ._dispatch import HANDLES
@@ -320,6 +320,16 @@ def _unmasked(x: EagerTensor, mask: Any, axis: int) -> list[Any]:
     if mask.ndim == 0:  # a new axis, of length 1 or 0
         none = np.zeros((1, int(bool(mask))), np.int64)
         return [_Row(asarray(none, device=x.device), None)]
+    if _is_traced(mask):
+        error = traced_error("x[key]", mask._record.array)
+        if isinstance(error, TracedConversionError):
+            error = TracedConversionError(
+                operation="x[key]",
+                argument="key",
+                found=f"a mask that is {error.found}",
+                fix="keep the shape: `ta.where(mask, x, 0)`",
+            )
+        raise error
     if isinstance(mask, EagerTensor):
         count = int(np.count_nonzero(host_elements(mask._record, "x[key]")))
         places = HANDLES.mask_indices(mask, count)

@@ -63,9 +63,7 @@ def asarray(
     """
     if isinstance(obj, EagerTensor):
         return _as_asked(obj, dtype, device, copy)
-    if isinstance(obj, TypedTensor):
-        obj = obj.erase()
-    if isinstance(obj, Tensor):
+    if isinstance(obj, Tensor | TypedTensor):
         return _moved(obj, dtype, device, copy)
     if isinstance(obj, _VIEWS):
         raise DTypeError(
@@ -211,7 +209,7 @@ def several(operation: str, arrays: Any, least: int = 1) -> list[EagerTensor]:
     return xs
 
 
-def _moved(tensor: Tensor, dtype: Any, device: Any, copy: bool | None) -> EagerTensor:
+def _moved(tensor: Any, dtype: Any, device: Any, copy: bool | None) -> EagerTensor:
     """The owner as a handle; a copy of it if that is asked for."""
     aval = aval_of(tensor.shape, tensor.dtype, tensor.device)
     wanted = aval.dtype if dtype is None else dtype_of("asarray", dtype)
@@ -228,6 +226,8 @@ def _moved(tensor: Tensor, dtype: Any, device: Any, copy: bool | None) -> EagerT
             else "move the handle: `ta.asarray(t).to(device)`",
         )
     owner = tensor.duplicate() if copy else tensor
+    if isinstance(owner, TypedTensor):
+        owner = owner.erase()
     return constant(record_of(owner, aval, "asarray"))
 
 

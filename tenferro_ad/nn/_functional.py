@@ -11,7 +11,7 @@ from ._arguments import together
 from ._precision import in_single, rounded
 
 
-@ta.errors.named(y="w")
+@ta.errors.named()
 def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
     """x w^T + b.
 
@@ -26,6 +26,14 @@ def linear(x: Any, w: Any, b: Any = None) -> ta.EagerTensor:
     Cost: allocates the product, and the sum if there is `b`.
     """
     x, w = together(x, w)
+    if x.ndim == 0 or w.ndim != 2 or x.shape[-1] != w.shape[1]:
+        raise ta.errors.ShapeError(
+            operation="linear",
+            argument="w",
+            found=f"shape {w.shape} for `x` of shape {x.shape}",
+            fix="give it the shape (out features, in features), where the last axis of "
+            "`x` has the in features",
+        )
     y = ta.matmul(x, ta.permute_dims(w, (1, 0)))
     return y if b is None else y + b
 

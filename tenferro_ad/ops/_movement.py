@@ -112,8 +112,8 @@ def _broadcast_infer(x: Aval, shape: tuple[int, ...]) -> tuple[Any, Any]:
         raise ShapeError(
             operation="broadcast_to",
             argument="shape",
-            found=f"{shape} for a value of shape {x.shape}",
-            fix="only axes of length 1 and new leading axes can be broadcast",
+            found=f"shape {x.shape}, which does not broadcast to {shape}",
+            fix="make each axis 1 or equal, counted from the right",
         )
     return shape, x.dtype
 

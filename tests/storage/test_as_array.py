@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import tenferro_ad as ta
-from tenferro_ad.errors import BorrowConflictError, DTypeError, ExpiredCapabilityError
+from tenferro_ad.errors import (
+    BorrowConflictError,
+    DTypeError,
+    ExpiredCapabilityError,
+    InvalidArgumentError,
+    UseAfterMoveError,
+)
 from tenferro_ad.storage import Rank1, TypedTensor
 
 
@@ -85,8 +91,17 @@ def test_a_view_is_not_taken_for_outside_data(kind: str) -> None:
         ta.asarray(KINDS[kind](owner()))
 
 
-def test_owners_move_in() -> None:
+@pytest.mark.parametrize("kind", ["owner", "typed owner"])
+def test_owners_move_in_as_they_are_or_stay(kind: str) -> None:
+    thing = KINDS[kind](owner())
+    with pytest.raises(InvalidArgumentError, match="`asarray` refused `dtype`"):
+        ta.asarray(thing, dtype=np.float32)
     with ta.ledger() as led:
-        x = ta.asarray(typed(owner()))
-    assert x.tolist() == [1.0, 2.0, 3.0]
-    assert led.copies == {"Transfer": 1}  # of `owner` itself
+        copied = ta.asarray(thing, copy=True)
+    assert led.copies == {"ExplicitDuplicate": 1}
+    with ta.ledger() as led:
+        moved = ta.asarray(thing, dtype=np.float64)
+    assert not led.copies
+    assert moved.tolist() == copied.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(UseAfterMoveError):
+        thing.as_view()
