@@ -7,7 +7,6 @@ from typing import Any
 
 import optree
 
-from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import DTypeError, InvalidArgumentError, ShapeError, a_kind, type_name
 from ..tape import hold
@@ -15,7 +14,14 @@ from ._dispatch import chain_of, enter_level, inside, leave_level, living, value
 from ._eager import constant
 from ._levels import ForwardLevel, ForwardRecord
 from ._make import as_tensor
-from ._pytrees import flatten, need_callable, relinked, tensors_of, zeros_for
+from ._pytrees import (
+    fitting,
+    flatten,
+    need_callable,
+    relinked,
+    tensors_of,
+    zeros_for,
+)
 from ._transforms import grad
 
 
@@ -64,26 +70,9 @@ def jvp(
     trees = []
     for n, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         xs, treedef = tensors_of(primal, "jvp", f"primal {n}")
-        ts, t_def = flatten(tangent)
-        if t_def != treedef:
-            raise ShapeError(
-                operation="jvp",
-                argument=f"tangent {n}",
-                found=f"the structure {t_def}",
-                fix=f"give it the structure of the primal, {treedef}",
-            )
+        ts = fitting(tangent, xs, treedef, "jvp", f"tangent {n}")
         linked = []
-        ts = [as_tensor(t, x.device) for t, x in zip(ts, xs, strict=True)]
         for x, t in zip(xs, ts, strict=True):
-            if not t.aval.same(x.aval):
-                raise mismatch(
-                    t.aval,
-                    x.aval,
-                    operation="jvp",
-                    argument=f"tangent {n}",
-                    found=f"{t.dtype}{list(t.shape)} for a primal {x.aval!r}",
-                    fix="give the tangent the shape and dtype of the primal",
-                )
             if state.trace is not None:
                 t = inside(state, t, "jvp")
             seed: Any = hold(t._record) if bare else value_at(t._record, chain_of(t))

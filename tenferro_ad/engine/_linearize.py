@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import optree
 
-from .._aval import mismatch
 from ..errors import InvalidArgumentError, ShapeError
 from ..ops import evaluate
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._linear import LinearMap
-from ._make import as_tensor
-from ._pytrees import NAMESPACE, flatten, need_callable, zeros_for
+from ._pytrees import NAMESPACE, fitting, flatten, need_callable, zeros_for
 from ._trace import Spec, aval_like, concrete
 from ._transforms import vjp
 
@@ -67,37 +65,6 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
         )
 
     return optree.tree_unflatten(linear.out_def, linear.values), push
-
-
-def fitting(
-    tree: Any, like: Sequence[Any], treedef: Any, operation: str, argument: str
-) -> list[EagerTensor]:
-    """The tensors of a pytree that must have the structure, shapes and dtypes of
-    another.
-
-    Raises:
-        ShapeError, DTypeError, DeviceMismatchError: names the argument.
-    """
-    leaves, found = flatten(tree)
-    if found != treedef:
-        raise ShapeError(
-            operation=operation,
-            argument=argument,
-            found=f"the structure {found}",
-            fix=f"give it the structure {treedef}",
-        )
-    tensors = [as_tensor(t, x.device) for t, x in zip(leaves, like, strict=True)]
-    for t, x in zip(tensors, like, strict=True):
-        if (t.shape, t.dtype, t.device) != (x.shape, x.dtype, x.device):
-            raise mismatch(
-                t,
-                x,
-                operation=operation,
-                argument=argument,
-                found=f"{t.dtype}{list(t.shape)} where {x.dtype}{list(x.shape)} fits",
-                fix="give it the shapes and dtypes of the value it belongs to",
-            )
-    return tensors
 
 
 # ---- transposition -------------------------------------------------------------------

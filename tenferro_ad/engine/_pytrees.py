@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 import optree
 
-from .._aval import is_inexact
+from .._aval import is_inexact, mismatch
 from .._ledger import STATE
 from ..errors import (
     DTypeError,
     IntegerInputError,
     InvalidArgumentError,
+    ShapeError,
     a_kind,
     type_name,
 )
@@ -74,6 +75,37 @@ def tensors_of(tree: Any, operation: str, argument: str) -> tuple[list[Any], Any
                 "arguments to differentiate",
             )
     return tensors, treedef
+
+
+def fitting(
+    tree: Any, like: Sequence[Any], treedef: Any, operation: str, argument: str
+) -> list[EagerTensor]:
+    """The tensors of a pytree that must have the structure, shapes and dtypes of
+    another.
+
+    Raises:
+        ShapeError, DTypeError, DeviceMismatchError: names the argument.
+    """
+    leaves, found = flatten(tree)
+    if found != treedef:
+        raise ShapeError(
+            operation=operation,
+            argument=argument,
+            found=f"the structure {found}",
+            fix=f"give it the structure {treedef}",
+        )
+    tensors = [as_tensor(t, x.device) for t, x in zip(leaves, like, strict=True)]
+    for k, (t, x) in enumerate(zip(tensors, like, strict=True)):
+        if (t.shape, t.dtype, t.device) != (x.shape, x.dtype, x.device):
+            raise mismatch(
+                t,
+                x,
+                operation=operation,
+                argument=argument + "".join(f"[{p!r}]" for p in treedef.paths()[k]),
+                found=f"{t.dtype}{list(t.shape)} where {x.dtype}{list(x.shape)} fits",
+                fix="give it the shapes and dtypes of the value it belongs to",
+            )
+    return tensors
 
 
 def relinked(x: EagerTensor, core: Any, node: int) -> EagerTensor:

@@ -12,13 +12,11 @@ from typing import Any
 
 import optree
 
-from .._aval import mismatch
 from .._ledger import STATE
 from ..errors import (
     GradientError,
     InvalidArgumentError,
     NotALeafError,
-    ShapeError,
     TapeConsumedError,
     a_kind,
 )
@@ -26,10 +24,10 @@ from ..tape import Gradients, Leaf, TapeRecord
 from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor, constant
 from ._levels import ReverseLevel
-from ._make import as_tensor
 from ._pytrees import (
     TREES,
     args_of,
+    fitting,
     flatten,
     is_data,
     need_callable,
@@ -308,26 +306,9 @@ def vjp(
                 found="a pullback whose recording has ended",
                 fix="call `ta.vjp` again",
             )
-        cts, ct_def = flatten(ct)
-        if ct_def != out_def:
-            raise ShapeError(
-                operation="vjp",
-                argument="ct",
-                found=f"the structure {ct_def}",
-                fix=f"give it the structure of the output, {out_def}",
-            )
+        cts = fitting(ct, avals, out_def, "vjp", "ct")
         seeds: dict[int, EagerTensor] = {}
-        for k, (c, aval, node) in enumerate(zip(cts, avals, at, strict=True)):
-            c = as_tensor(c, aval.device)
-            if not c.aval.same(aval):
-                raise mismatch(
-                    c.aval,
-                    aval,
-                    operation="vjp",
-                    argument=f"ct (output {k})",
-                    found=f"{c.dtype}{list(c.shape)} for an output {aval!r}",
-                    fix="give the cotangent the shape and dtype of the output",
-                )
+        for c, node in zip(cts, at, strict=True):
             if node is not None:
                 seeds[node] = seeds[node] + c if node in seeds else c
         found = rec.cotangents(seeds, strong_zero)
