@@ -12,9 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .errors import InvalidArgumentError
+
+T = TypeVar("T")
 
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _DECIMAL: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -137,24 +139,35 @@ class Facts:
             for row in data.pop("groups"):
                 file, _, line = row.get("where", "").rpartition(":")
                 group = Group(
-                    row["kind"],
-                    row["reason"],
-                    row["operation"],
-                    tuple(row["shape"]),
-                    row["dtype"],
-                    row["nbytes"],
+                    _a(str, row["kind"]),
+                    _a(str, row["reason"]),
+                    _a(str, row["operation"]),
+                    tuple(_a(int, length) for length in row["shape"]),
+                    _a(str, row["dtype"]),
+                    _a(int, row["nbytes"]),
                     file,
                     int(line or 0),
                 )
-                groups[group] += row["count"]
-            return cls(**data, groups=groups)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+                groups[group] += _a(int, row["count"])
+            counts = {
+                name: {reason: _a(int, n) for reason, n in data.pop(name).items()}
+                for name in ("allocations", "copies")
+            }
+            numbers = {name: _a(int, n) for name, n in data.items()}
+            return cls(**counts, **numbers, groups=groups)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise InvalidArgumentError(
                 operation="from_json",
                 argument=source,
                 found=f"text that is not the JSON of a ledger ({error})",
                 fix="write it with `led.to_json()`",
             ) from None
+
+
+def _a(kind: type[T], value: object) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def summary(facts: Facts) -> str:

@@ -336,11 +336,23 @@ def test_the_diff_command_tells_and_fails_on_request(
 def test_the_diff_command_says_what_it_cannot_read(
     tmp_path: Path, ledgers: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = tmp_path / "broken.json"
-    broken.write_text('{"allocations": 3}', encoding="utf-8")
-    for bad in (str(tmp_path / "absent.json"), str(broken)):
-        assert main(["ledger", "diff", ledgers[0], bad]) == 2
-        assert Path(bad).name in capsys.readouterr().err
+    whole = json.loads(Path(ledgers[0]).read_text(encoding="utf-8"))
+    (row, *_) = whole["groups"]
+    edits: list[dict[str, Any]] = [
+        {"allocations": 3},
+        {**whole, "allocations": []},
+        {**whole, "copies": {"Transfer": "1"}},
+        {**whole, "peak_bytes": None},
+        {**whole, "groups": [{**row, "reason": None}]},
+        {**whole, "groups": [{**row, "shape": ["8"]}]},
+        {**whole, "groups": [{**row, "count": 1.5}]},
+    ]
+    files = [tmp_path / f"broken{i}.json" for i in range(len(edits))]
+    for file, edit in zip(files, edits, strict=True):
+        file.write_text(json.dumps(edit), encoding="utf-8")
+    for bad in (tmp_path / "absent.json", *files):
+        assert main(["ledger", "diff", ledgers[0], str(bad)]) == 2
+        assert bad.name in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["ledger", "diff", *ledgers[:2], "--fail-on", "everything"])
     assert stopped.value.code == 2
