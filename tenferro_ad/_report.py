@@ -149,12 +149,12 @@ class Facts:
                     int(line or 0),
                 )
                 groups[group] += _a(int, row["count"])
-            counts = {
-                name: {reason: _a(int, n) for reason, n in data.pop(name).items()}
+            allocations, copies = (
+                {reason: _a(int, n) for reason, n in data.pop(name).items()}
                 for name in ("allocations", "copies")
-            }
+            )
             numbers = {name: _a(int, n) for name, n in data.items()}
-            return cls(**counts, **numbers, groups=groups)
+            return cls(allocations, copies, groups=groups, **numbers)
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise InvalidArgumentError(
                 operation="from_json",
