@@ -114,3 +114,25 @@ def test_a_tangent_is_given_back_when_the_function_raises() -> None:
         with pytest.raises((RuntimeError, ta.errors.ShapeError)):
             ta.jvp(fails, (ONES,) * len(tangents), tangents)
     assert t.into_value().shape == (3,)
+
+
+def test_a_function_may_give_nothing() -> None:
+    out, pull = ta.vjp(lambda x: None, ONES)
+    assert out is None
+    assert pull(None)[0].tolist() == [0.0, 0.0, 0.0]
+    assert ta.jvp(lambda x: {}, (ONES,), (ONES,)) == ({}, {})
+
+
+def test_what_is_no_tensor_leaves_a_region_as_it_is() -> None:
+    def f(x: Any) -> Any:
+        return {"y": x * 2.0, "n": 3, "name": "f"}
+
+    x = ta.variable(ONES)
+    regions = (ta.checkpoint(f), ta.checkpoint(f, budget=10**6))
+    for region in regions:
+        with ta.Tape():
+            recorded = region(x)
+        traced = ta.trace(region, ta.Spec((3,)))(x)
+        for found in (recorded, traced, region(x)):
+            assert (found["n"], found["name"]) == (3, "f")
+            assert found["y"].tolist() == [2.0, 2.0, 2.0]

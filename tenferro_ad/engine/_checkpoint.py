@@ -38,9 +38,8 @@ from ._dispatch import (
 )
 from ._eager import EagerTensor
 from ._levels import WholeRecord
-from ._make import as_tensor
 from ._pytrees import flatten, need_callable
-from ._trace import traced
+from ._trace import merged, traced
 
 
 class RegionRecord(WholeRecord):
@@ -221,8 +220,14 @@ def _in_regions(
         leaves, treedef = flatten((args, kwargs))
         avals = [x.aval if isinstance(x, EagerTensor) else None for x in leaves]
         taken = Taken()
+        metadata: dict[int, Any] = {}
         program, constants, out_def = traced(
-            lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef, taken=taken
+            lambda args, kwargs: f(*args, **kwargs),
+            leaves,
+            avals,
+            treedef,
+            metadata,
+            taken,
         )
         given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
         tracked = tuple(
@@ -249,7 +254,7 @@ def _in_regions(
                 known = BASE.live_bytes - sum(mine.values())
                 CPU.keep_within(known + limit - division.workspace)
         outs = division.run(given)
-        return optree.tree_unflatten(out_def, outs)
+        return optree.tree_unflatten(out_def, merged(outs, metadata))
 
     return checkpointed
 
@@ -267,8 +272,9 @@ def _traced_region(
         )
     leaves, treedef = flatten((args, kwargs))
     avals = [x.aval if isinstance(x, EagerTensor) else None for x in leaves]
+    metadata: dict[int, Any] = {}
     program, constants, out_def = traced(
-        lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef
+        lambda args, kwargs: f(*args, **kwargs), leaves, avals, treedef, metadata
     )
     given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
     # Each produced variable is one output, however often it is returned; inputs that
@@ -281,17 +287,17 @@ def _traced_region(
         program.outputs = produced
         outs = apply_region(RegionCall(program), given)
         made.update(zip(produced, outs, strict=True))
-    return optree.tree_unflatten(out_def, [made[v] for v in at])
+    return optree.tree_unflatten(out_def, merged([made[v] for v in at], metadata))
 
 
 def _close(core: RegionRecord, level: RegionLevel, outer: Any, result: Any) -> Any:
     """Turn the finished region into one equation of the levels outside."""
-    leaves, treedef = flatten(result)
-    outs = [as_tensor(y) for y in leaves]
+    outs, treedef = flatten(result)
     program = core.program
     at: list[int | None] = []
-    for y in outs:
-        chain = living(chain_of(y), "checkpoint", "f")
+    for y in outs:  # what is no tensor passes by, as it does outside recordings
+        is_tensor = isinstance(y, EagerTensor)
+        chain = living(chain_of(y), "checkpoint", "f") if is_tensor else None
         at.append(chain[1] if chain is not None and chain[0] is core else None)
     # Each produced variable is one output of the region, however often it is returned;
     # inputs and captured values that are returned pass by unchanged.

@@ -29,7 +29,7 @@ from ._eager import EagerTensor
 from ._fn_joining import stack
 from ._fn_movement import broadcast_to, expand_dims
 from ._known_indices import check_known
-from ._make import as_tensor, asarray
+from ._make import as_tensor, asarray, outside
 
 __all__ = ["gather", "getitem", "take", "take_along_axis"]
 
@@ -225,7 +225,9 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, bool | np.bool):
         return np.asarray(entry)
     if isinstance(entry, list):
-        entry = np.asarray(entry) if entry else np.empty(0, np.int64)
+        entry = (
+            outside(entry, None, "x[key]", "key") if entry else np.empty(0, np.int64)
+        )
     if isinstance(entry, EagerTensor | np.ndarray):
         kind = entry.dtype.kind
         if kind == "b" or (kind in "iu" and (entry.ndim or _is_traced(entry))):

@@ -90,6 +90,7 @@ def jvp(
     outs, out_def = flatten(out)
     del out
     values, pushed = [], []
+    y: Any = None
     for y in outs:
         y = as_tensor(y)
         chain = living(chain_of(y), "jvp", "f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def asarray(
             found="a borrowed view",
             fix="use `view.duplicate()` to get an owner, then `ta.asarray(owner)`",
         )
-    array = _outside(obj, None if dtype is None else dtype_of("asarray", dtype))
+    array = outside(obj, None if dtype is None else dtype_of("asarray", dtype))
     if array.dtype.kind not in "biufc" or array.dtype.char in "gG":
         raise DTypeError(
             operation="asarray",
@@ -113,28 +114,24 @@ def _as_asked(
     return HANDLES.duplicate(x) if copy and not is_other else value
 
 
-def _outside(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
+def outside(
+    x: Any, dtype: Any = None, operation: str = "asarray", argument: str = "obj"
+) -> np.ndarray[Any, Any]:
     """Outside data as an array, with refusals that say what to do."""
     if isinstance(x, np.ma.MaskedArray):
         raise DTypeError(
-            operation="asarray",
-            argument="obj",
+            operation=operation,
+            argument=argument,
             found="a masked array, whose mask would be lost",
             fix="pass `x.filled(value)`, and the mask as an array of its own",
         )
-    if dtype is None:
-        return _array(x, None)
-    with np.errstate(all="ignore"):
-        return _array(x, dtype)
-
-
-def _array(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
     try:
-        return np.asarray(x, dtype=dtype)
+        with nullcontext() if dtype is None else np.errstate(all="ignore"):
+            return np.asarray(x, dtype=dtype)
     except TracedConversionError as error:  # of a tensor in a list
         raise TracedConversionError(
-            operation="asarray",
-            argument="obj",
+            operation=operation,
+            argument=argument,
             found=f"a list with {error.found}",
             fix="join tensors with `ta.stack` or `ta.concat`, which record",
         ) from None
@@ -143,8 +140,8 @@ def _array(x: Any, dtype: Any) -> np.ndarray[Any, Any]:
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         wanted = "" if dtype is None else f" for dtype `{dtype}`"
         raise DTypeError(
-            operation="asarray",
-            argument="obj",
+            operation=operation,
+            argument=argument,
             found=f"{a_kind(x)} that makes no array{wanted} ({error})",
             fix="pass numbers in rows of equal length, and a dtype that holds them"
             if isinstance(x, Sequence)

@@ -146,6 +146,11 @@ def numbers_of(numbers: Any, operation: str, argument: str) -> tuple[int, ...]:
 def args_of(
     args: tuple[Any, ...], argnums: int | Sequence[int], operation: str
 ) -> tuple[int, ...]:
+    """Positions from 0 on of the arguments to differentiate.
+
+    Raises:
+        DTypeError: one is no integer. InvalidArgumentError: out of range, or twice.
+    """
     numbers = numbers_of(argnums, operation, "argnums")
     for n in numbers:
         if not -len(args) <= n < len(args):
@@ -155,7 +160,15 @@ def args_of(
                 found=f"{n} for a call with {len(args)} positional arguments",
                 fix="name positional arguments that the call passes",
             )
-    return tuple(n % len(args) for n in numbers)
+    found = tuple(n % len(args) for n in numbers)
+    if len(set(found)) < len(found):
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="argnums",
+            found=f"{numbers}, which names an argument twice",
+            fix="name each argument once",
+        )
+    return found
 
 
 def zeros_for(x: EagerTensor) -> EagerTensor:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, final
 
+import numpy as np
 import optree
 
 from .._aval import mismatch
@@ -13,12 +14,13 @@ from .._ledger import STATE
 from ..errors import (
     GradientError,
     InactiveTapeError,
+    InvalidArgumentError,
     NotScalarError,
     TapeConsumedError,
     a_kind,
 )
 from ..ops import OPS, Program
-from ..runtime import direct
+from ..runtime import direct, shown
 from ..storage import ValueRecord
 from ..tape import Gradients, Leaf, Retained, TapeRecord, hold, sweep
 from ._dispatch import (
@@ -149,6 +151,7 @@ class Tape:
 
         Raises:
             NotScalarError: not a real scalar, and no cotangent.
+            InvalidArgumentError: another `strong_zero`.
             ShapeError, DTypeError, DeviceMismatchError: the cotangent does not fit.
             InactiveTapeError: `loss` is not a value of this tape.
             TapeConsumedError: the tape was used before.
@@ -226,10 +229,21 @@ def node_on(core: TapeRecord, value: EagerTensor) -> int | None:
     return None
 
 
-def strong_of(core: Any, level: Any, choice: StrongZero) -> bool:
-    """Decide `strong_zero` on the outermost recorded program."""
-    if choice != "auto":
+def strong_of(core: Any, level: Any, choice: StrongZero, operation: str) -> bool:
+    """Decide `strong_zero` on the outermost recorded program.
+
+    Raises:
+        InvalidArgumentError: neither a truth value nor "auto".
+    """
+    if isinstance(choice, bool | np.bool):
         return bool(choice)
+    if choice != "auto":
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="strong_zero",
+            found=shown(choice),
+            fix='use True, False or "auto"',
+        )
     if core.has_select:
         return True
     while level is not None:
@@ -340,7 +354,7 @@ def backward_from(
             fix="compute it from variables inside this tape's `with` block",
         )
     outer = core.outer
-    strong = strong_of(core, outer, strong_zero)
+    strong = strong_of(core, outer, strong_zero, operation)
     found = run_sweep(core, outer, {node: seed}, strong)
     records: dict[Leaf, ValueRecord] = {}
     chains: dict[Leaf, Any] = {}

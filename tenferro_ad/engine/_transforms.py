@@ -97,7 +97,7 @@ class Recording:
     ) -> dict[int, EagerTensor]:
         if not seeds:
             return {}
-        strong = strong_of(self.core, self.outer, strong_zero)
+        strong = strong_of(self.core, self.outer, strong_zero, self.operation)
         found = run_sweep(self.core, self.outer, seeds, strong)
         return {n: h if h is not None else constant(r) for n, (r, h) in found.items()}
 
@@ -282,6 +282,7 @@ def vjp(
     outs, out_def = flatten(out)
     del out
     at = []
+    y: Any = None
     for k, y in enumerate(outs):
         if not isinstance(y, EagerTensor):
             raise GradientError(
