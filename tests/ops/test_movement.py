@@ -435,6 +435,16 @@ def test_broadcast_arrays_and_meshgrid() -> None:
             np.testing.assert_array_equal(g.numpy(), w)
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0)])
+def test_broadcast_cotangents_of_nothing_are_added(shape: tuple[int, ...]) -> None:
+    def loss(x: Any) -> Any:
+        return ta.sum(ta.mean(x * 1.0, axis=0)) + ta.sum(ta.mean(x, axis=1))
+
+    x = ta.asarray(np.zeros(shape))
+    for gradient in (ta.grad(loss), ta.trace(ta.grad(loss), x)):
+        assert gradient(x).shape == shape
+
+
 # ---- creation ------------------------------------------------------------------------
 
 
