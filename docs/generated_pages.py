@@ -284,7 +284,7 @@ def readable(
     if re.fullmatch(r"Alias for field number \d+", "".join(lines)):
         lines.clear()  # what a named tuple says of its fields
     if what in ("property", "attribute", "data"):
-        made.append("")  # or the first line is taken for "type: description"
+        made += ["..", ""]  # or the first line is taken for "type: description"
     for line in chain.from_iterable(map(_cost_apart, _fields_apart(lines))):
         line = re.sub(r"^Raises \([a-z ]+\):$", "Raises:", line)
         in_cost = line.startswith("Cost: ") or (in_cost and bool(line))

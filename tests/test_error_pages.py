@@ -139,7 +139,7 @@ def shown(pages: Any, what: str, value: Any, text: str) -> list[str]:
 
 def test_docstrings_are_read_as_they_are_meant(pages: Any) -> None:
     said = shown(pages, "property", None, "Byte strides. Cost: constant.")
-    assert said == ["", "Byte strides.", "", "**Cost:** constant."]
+    assert said == ["..", "", "Byte strides.", "", "**Cost:** constant."]
     said = shown(pages, "function", None, "Sum.\n\nCost: a pass\n    and more.")
     assert said == ["Sum.", "", "**Cost:** a pass", "and more."]
     said = shown(pages, "class", None, "Two.\n\nAttributes:\n    a, b: numbers.")

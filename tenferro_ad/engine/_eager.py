@@ -97,6 +97,7 @@ class EagerTensor(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
         record = self._live("shape")
         shape = record.aval.shape
         watch = _watch_of(record)
@@ -104,18 +105,22 @@ class EagerTensor(Operators):
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The type of the elements, one of NumPy's."""
         return self._live("dtype").aval.dtype
 
     @property
     def device(self) -> Any:
+        """Where the value lives."""
         return self._live("device").aval.device
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self._live("ndim").aval.ndim
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         record = self._live("size")
         size = record.aval.size
         watch = _watch_of(record)
@@ -123,6 +128,7 @@ class EagerTensor(Operators):
 
     @property
     def nbytes(self) -> int:
+        """The bytes of the elements; the memory under a view may be larger."""
         return self._live("nbytes").aval.nbytes
 
     @property
