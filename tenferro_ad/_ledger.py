@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from . import _report, _timeline
 from ._source import source_line
+from ._timeline import Event
 from .errors import ForbiddenEventError, InvalidArgumentError, LedgerMismatchError
 
 
@@ -49,20 +49,6 @@ OPERATION_OUTPUT, RECOMPUTE_OUTPUT, DUPLICATE_DESTINATION, TRANSFER_DESTINATION 
     4
 )
 EXPLICIT_DUPLICATE, TRANSFER = range(2)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One allocation, copy or release as seen by a scope that records events."""
-
-    kind: str
-    reason: str
-    operation: str
-    shape: tuple[int, ...]
-    dtype: str
-    nbytes: int
-    where: str
-    live_bytes: int
 
 
 class Account:

@@ -8,31 +8,25 @@ or dark setting, and stays small: events are gathered into at most `_COLUMNS` co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Final, Protocol
+from typing import Final
 
 from ._report import Facts, size_text
 
 
-class EventLike(Protocol):
-    """What the page reads of an event."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One allocation, copy or release as seen by a scope that records events."""
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def operation(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def live_bytes(self) -> int: ...
+    kind: str
+    reason: str
+    operation: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    where: str
+    live_bytes: int
 
 
 _COLUMNS: Final = 480
@@ -83,7 +77,7 @@ code { font: 13px ui-monospace, monospace; color: var(--soft); }
 """
 
 
-def page(facts: Facts, events: Sequence[EventLike]) -> str:
+def page(facts: Facts, events: Sequence[Event]) -> str:
     """The whole page."""
     parts = [
         "<!doctype html>",
@@ -120,18 +114,18 @@ def _no_events() -> Iterator[str]:
     yield "<code>ta.ledger(events=True)</code> to see them here.</p>"
 
 
-def _lane_of(event: EventLike) -> str:
+def _lane_of(event: Event) -> str:
     return event.reason or event.kind
 
 
-def _columns(events: Sequence[EventLike]) -> list[Sequence[EventLike]]:
+def _columns(events: Sequence[Event]) -> list[Sequence[Event]]:
     """Events in order, gathered evenly."""
     n = min(len(events), _COLUMNS)
     bounds = [len(events) * k // n for k in range(n + 1)]
     return [events[bounds[k] : bounds[k + 1]] for k in range(n)]
 
 
-def _timeline(facts: Facts, events: Sequence[EventLike]) -> Iterator[str]:
+def _timeline(facts: Facts, events: Sequence[Event]) -> Iterator[str]:
     columns = _columns(events)
     each = len(events) / len(columns)
     gathered = f", about {each:.1f} in each column" if each > 1 else ""
@@ -147,7 +141,7 @@ def _timeline(facts: Facts, events: Sequence[EventLike]) -> Iterator[str]:
     yield "</svg>"
 
 
-def _curve(facts: Facts, columns: list[Sequence[EventLike]]) -> Iterator[str]:
+def _curve(facts: Facts, columns: list[Sequence[Event]]) -> Iterator[str]:
     top = max(facts.peak_bytes, 1)
     step = _WIDTH / len(columns)
 
@@ -173,7 +167,7 @@ def _curve(facts: Facts, columns: list[Sequence[EventLike]]) -> Iterator[str]:
 
 
 def _lane(
-    name: str, color: str, y: int, columns: list[Sequence[EventLike]]
+    name: str, color: str, y: int, columns: list[Sequence[Event]]
 ) -> Iterator[str]:
     mine = [[e for e in column if _lane_of(e) == name] for column in columns]
     sizes = [sum(e.nbytes for e in column) for column in mine]
@@ -200,7 +194,7 @@ def _lane(
         yield f"{escape(_tip(column, size))}</title></rect>"
 
 
-def _tip(column: Sequence[EventLike], size: int) -> str:
+def _tip(column: Sequence[Event], size: int) -> str:
     if len(column) > 1:
         return f"{len(column)} events, {size_text(size)}"
     event = column[0]

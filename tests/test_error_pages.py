@@ -148,4 +148,4 @@ def test_docstrings_are_read_as_they_are_meant(pages: Any) -> None:
     assert said == ["* one ``x``", "* a\\*b\\|c"]
     said = shown(pages, "function", None, "Says.\n\n    a = b * c\n\nMore.")
     assert said == ["Says.", "", "::", "", "    a = b * c", "", "More."]
-    assert shown(pages, "attribute", None, "Alias for field number 0") == [""]
+    assert shown(pages, "attribute", None, "Alias for field number 0") == ["..", ""]
