@@ -77,6 +77,8 @@ def cumulative_prod(
 ) -> EagerTensor:
     """The product of all elements up to each one; see `cumulative_sum`.
 
+    Raises: as `cumulative_sum`.
+
     Cost: one allocation of the result's size; retains `x` and the result; the
         derivative is a recurrence along the axis, one multiplication and one addition
         for each element and no division.

@@ -201,6 +201,8 @@ def eig(x: Any, /) -> EigResult:
 def eigvals(x: Any, /) -> EagerTensor:
     """Eigenvalues of a general matrix; always complex. See `eig`.
 
+    Raises: as `eig`.
+
     Cost: one decomposition with vectors, kept.
     """
     x = as_matrices("eigvals", x, square=True)

@@ -47,7 +47,7 @@ def embedding(
         IndexRangeError: an index out of range.
 
     Cost: allocates the result; the derivative keeps `indices` only. With `padding_idx`
-        a mask and one more value.
+        four values of the size of `indices` and one more of the result's.
     """
     known = indices
     weight, indices = tensors(weight, indices)

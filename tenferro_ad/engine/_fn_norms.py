@@ -139,6 +139,8 @@ def norm(
 
     Without `ord` it is the root of the sum of squares along `axis` (all axes for None).
 
+    Raises: as `vector_norm` and `matrix_norm`; ShapeError: another number of axes.
+
     Cost: that of `vector_norm` or `matrix_norm`.
     """
     x = _floating(x)
@@ -248,7 +250,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> EagerTensor:
     Raises:
         ShapeError: another length.
 
-    Cost: four rolled operands and two products.
+    Cost: four rolled operands, two products and their difference.
     """
     x1, x2 = tensors(x1, x2)
     k = int_of("cross", "axis", axis)

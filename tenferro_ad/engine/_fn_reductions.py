@@ -135,6 +135,8 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> EagerTensor:
     """Smallest element; see `max`.
 
+    Raises: as `max`.
+
     Cost: one allocation of the result's size; retains `x` and the result.
     """
     x = as_tensor(x)
@@ -166,6 +168,8 @@ def argmin(
     x: Any, /, *, axis: int | None = None, keepdims: bool = False
 ) -> EagerTensor:
     """Position of the first smallest element; see `argmax`.
+
+    Raises: as `argmax`.
 
     Cost: one allocation of the result's size; never tracked.
     """
@@ -233,6 +237,8 @@ def softmax(x: Any, /, *, axis: Axis = -1) -> EagerTensor:
 
 def log_softmax(x: Any, /, *, axis: Axis = -1) -> EagerTensor:
     """x - logsumexp(x) along `axis`; see `softmax`.
+
+    Raises: as `softmax`.
 
     Cost: one allocation of the size of `x`; retains the result only.
     """

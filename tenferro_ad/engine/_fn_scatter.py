@@ -235,8 +235,8 @@ def scatter(
         InvalidArgumentError: an unknown `reduce`.
 
     Cost: "add", "multiply": two allocations of the size of `x`, retains `indices` (and
-        the factors). "max", "min": one, retains all. "set": five. Where `indices` are
-        shorter along other axes, three more.
+        the factors). "max", "min": one, retains all. "set": seven. Where `indices` are
+        shorter along other axes, three more, and a scalar.
     """
     x, index = tensors(x, indices)
     at = axis_of("scatter", axis, x.ndim)

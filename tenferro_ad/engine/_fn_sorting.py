@@ -69,6 +69,8 @@ def argsort(
 ) -> EagerTensor:
     """The positions of the elements along an axis in order; see `sort`.
 
+    Raises: as `sort`.
+
     Cost: one allocation of the result's size, int64; never tracked.
     """
     x = as_tensor(x)
@@ -208,6 +210,8 @@ def nonzero(x: Any, /) -> tuple[EagerTensor, ...]:
 def argwhere(x: Any, /) -> EagerTensor:
     """The positions of elements that are not zero, one row for each; see `nonzero`.
 
+    Raises: as `nonzero`.
+
     Cost: one allocation of int64 (and the comparison with zero); never tracked.
     """
     out: EagerTensor = HANDLES.permute_dims(_places(x), (1, 0))
@@ -309,6 +313,8 @@ def unique_values(x: Any, /) -> EagerTensor:
 def unique_counts(x: Any, /) -> UniqueCounts:
     """The distinct elements and how often each occurs; see `unique_values`.
 
+    Raises: as `unique_values`.
+
     Cost: sorts; allocates a few values of the size of `x`.
     """
     found = _Groups(as_tensor(x))
@@ -317,6 +323,8 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """The distinct elements and for each element which one it is; see `unique_values`.
+
+    Raises: as `unique_values`.
 
     Cost: sorts; allocates a few values of the size of `x`.
     """
@@ -328,6 +336,8 @@ def unique_all(x: Any, /) -> UniqueAll:
     """All that is known of distinct elements; see `unique_values`.
 
     First occurrences are positions in the flattened value.
+
+    Raises: as `unique_values`.
 
     Cost: sorts; allocates a few values of the size of `x`.
     """

@@ -44,8 +44,9 @@ def scaled_dot_product_attention(
 
     A query that may see nothing (by booleans) gives zeros, and has slope 0.
 
-    Cost: allocates scores and weights of shape (..., queries, keys), one more value of
-        that shape for the scale and for each kind of mask, and the result.
+    Cost: allocates the scaled `query`, scores and weights of shape (..., queries,
+        keys), and the result. Numbers that are added take one more value of that shape,
+        booleans and `is_causal` two, and the latter the booleans besides.
 
     Source: A. Vaswani et al., arXiv:1706.03762.
     """

@@ -94,7 +94,7 @@ def huber_loss(
         ShapeError: the shapes do not fit.
         InvalidArgumentError: an unknown `reduction`, or `delta` is not positive.
 
-    Cost: allocates five values of the size of the difference, and the reduced one.
+    Cost: allocates six values of the size of the difference, and the reduced one.
 
     Source: P. J. Huber, Ann. Math. Statist. 35 (1964).
     """
@@ -125,7 +125,7 @@ def smooth_l1_loss(
         ShapeError: the shapes do not fit.
         InvalidArgumentError: an unknown `reduction`, or `beta` is negative.
 
-    Cost: allocates six values of the size of the difference, and the reduced one.
+    Cost: allocates seven values of the size of the difference, and the reduced one.
     """
     if not number("smooth_l1_loss", "beta", beta, 0.0):
         return l1_loss(x, target, reduction=reduction)

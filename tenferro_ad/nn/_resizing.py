@@ -126,7 +126,8 @@ def interpolate(
         InvalidArgumentError: an unknown `mode`; not exactly one of `size` and
             `scale_factor`; lengths do not fit; `align_corners` in another mode.
 
-    Cost: for each axis one, two or four gathered values and their combination.
+    Cost: for each axis one, two or four gathered values and their combination, and a
+        few values of its new length.
 
     Source: R. Keys, IEEE Trans. Acoust. Speech Signal Process. 29 (1981).
     """
