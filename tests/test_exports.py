@@ -6,7 +6,7 @@ from tenferro_ad import engine
 # Working parts of the engine that users reach through operators and protocols.
 INTERNAL = {"HANDLES", "as_tensor", "dlpack_device", "host_array_of", "to_dlpack"}
 INTERNAL |= {"axes_of", "axis_of", "extents", "int_of", "shape_of", "tensors"}
-INTERNAL |= {"dtype_of", "real_of"}
+INTERNAL |= {"dtype_of", "numbers_of", "real_of"}
 # `ta.cond`, `ta.linalg.diagonal`, `ta.trace`
 INTERNAL |= {"branch", "last_diagonal", "program_of"}
 

@@ -63,6 +63,8 @@ CASES: list[tuple[Callable[[], Any], type[TenferroError], str, str]] = [
     (lambda: ta.jacrev(ta.sin, (0, 0))(X), InvalidArgumentError, "jacrev", "argnums"),
     (lambda: ta.grad(ta.sum, strong_zero="no")(X),
      InvalidArgumentError, "grad", "strong_zero"),
+    (lambda: ta.testing.check_grads(ta.sin, X),
+     InvalidArgumentError, "check_grads", "args"),
     (lambda: ta.exclusive(X).__enter__(), DTypeError, "exclusive", "tensors"),
     (lambda: ta.fused(lambda E, x: E.nosuch(x)), InvalidArgumentError, "fused", "fn"),
     (lambda: ta.fused(max), DTypeError, "fused", "fn"),

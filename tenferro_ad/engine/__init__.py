@@ -65,7 +65,7 @@ from ._namespace import *
 from ._numbers import dtype_of, real_of
 from ._other_names import missing_in as missing_in
 from ._plan import Plan, plan
-from ._pytrees import stop_gradient
+from ._pytrees import numbers_of, stop_gradient
 from ._registration import Operation as Operation
 from ._registration import forget_op as forget_op
 from ._registration import operation_of as operation_of
@@ -108,6 +108,7 @@ __all__ = [
     "axis_of",
     "extents",
     "int_of",
+    "numbers_of",
     "shape_of",
     # recording and transforms
     "HANDLES",

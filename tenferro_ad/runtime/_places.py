@@ -80,9 +80,9 @@ class Nested:
     arenas: dict[int, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Schedule:
-    """See the module text.
+    """Where every value of a program lives while it runs; prints as a table.
 
     Attributes:
         avals: of the program's variables, then of registers.
@@ -145,6 +145,8 @@ class Schedule:
                     f"{root.start}-{root.stop}: {names}"
                 )
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def distinct(roots: dict[int, Root]) -> list[Root]:

@@ -21,8 +21,8 @@ from typing import Any, Final
 import numpy as np
 import optree
 
-from ..engine import EagerTensor, as_tensor, jvp, vjp
-from ..errors import IntegerInputError, InvalidArgumentError
+from ..engine import EagerTensor, as_tensor, jvp, numbers_of, vjp
+from ..errors import IntegerInputError, InvalidArgumentError, a_kind
 from ._agree import OperationCheckError
 from ._check_op import check_op
 from ._numeric import (
@@ -97,11 +97,19 @@ def check_grads(
             tolerance.
         IntegerInputError: an argument to differentiate is an integer or boolean.
         DTypeError: an output is.
-        InvalidArgumentError: no or unknown modes, or a wrong position.
+        InvalidArgumentError: no or unknown modes, a wrong position, or arguments that
+            are no sequence.
 
     Cost: about four evaluations of `f` for each array among the arguments, mode and
         order below; `modes ** (order - 1)` checks in all.
     """
+    if not isinstance(args, tuple | list):
+        raise InvalidArgumentError(
+            operation="check_grads",
+            argument="args",
+            found=a_kind(args),
+            fix="pass a tuple with one entry for each argument of `f`",
+        )
     args = tuple(args)
     unknown = [mode for mode in modes if mode not in _MODES]
     if unknown or not modes:
@@ -134,7 +142,7 @@ def check_grads(
 def _positions(argnums: int | Sequence[int] | None, n: int) -> tuple[int, ...]:
     if argnums is None:
         return tuple(range(n))
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    wanted = numbers_of(argnums, "check_grads", "argnums")
     wrong = [k for k in wanted if not -n <= k < n]
     if wrong or not wanted:
         raise InvalidArgumentError(
