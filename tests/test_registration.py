@@ -18,7 +18,12 @@ import pytest
 import tenferro_ad as ta
 from tenferro_ad import extension
 from tenferro_ad.engine import _registration
-from tenferro_ad.errors import InvalidArgumentError, NoRuleError, UndeclaredSaveError
+from tenferro_ad.errors import (
+    DTypeError,
+    InvalidArgumentError,
+    NoRuleError,
+    UndeclaredSaveError,
+)
 from tenferro_ad.testing import OperationCheckError, Sample, check_grads, check_op
 
 Array = np.ndarray[Any, Any]
@@ -502,3 +507,38 @@ def test_rules_of_one_operation_apply_another() -> None:
     check_grads(lambda x: outer(x) * x, [draw(3)], order=3)
     many = ta.vmap(ta.grad(lambda x: ta.sum(outer(x))))(np.ones((2, 3)))
     assert np.allclose(many.tolist(), np.e)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [lambda F, ct, call, *, x: ct * 2.0 * x, lambda F, ct, call, *, x: x.sum()],
+)
+def test_a_rule_that_computes_without_the_evaluator_is_told_how(rule: Any) -> None:
+    op = ta.register_op(
+        "test.without_f",
+        ("x",),
+        shapes=lambda x: (x.shape, x.dtype),
+        kernel=lambda call, outs, ins: np.square(ins[0], outs[0]),
+        vjp={"x": rule},
+    )
+    with pytest.raises(DTypeError, match="computes without `F`") as caught:
+        ta.grad(lambda x: ta.sum(op(x)))(np.ones(2))
+    assert "`F.mul(ct, x)`" in caught.value.fix
+    assert caught.value.operation == "test.without_f"
+    assert caught.value.argument == "vjp['x']"
+
+
+@pytest.mark.parametrize(
+    ("outs", "answer"),
+    [(("out",), (2, 3)), (("out",), None), (("a", "b"), ((2,), np.dtype("f8")))],
+)
+def test_a_shape_rule_that_gives_no_pairs_is_refused(outs: Any, answer: Any) -> None:
+    op = ta.register_op(
+        "test.no_pair",
+        ("x",),
+        outs=outs,
+        shapes=lambda x: answer,
+        kernel=lambda call, outs, ins: None,
+    )
+    with pytest.raises(InvalidArgumentError, match="refused `shapes`"):
+        op(np.ones((2, 3)))

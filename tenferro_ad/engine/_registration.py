@@ -16,14 +16,13 @@ from typing import Any, Final, final
 import numpy as np
 
 from .._ledger import STATE
-from ..errors import DTypeError, InvalidArgumentError, UndeclaredSaveError, a_kind
-from ..ops import Evaluator, Library, Op, View, Write, forget_bodies, keywords
+from ..errors import DTypeError, InvalidArgumentError, a_kind
+from ..ops import Library, Op, View, Write, forget_bodies, keywords
 from ..runtime import DIRECT, forget_graphs
 from ._dispatch import HANDLES
+from ._user_rules import Rule, guarded, shape_rule
 
-Rule = Callable[..., Any]
 _registered: Final[dict[str, Operation]] = {}
-_NUMBERS: Final = (bool, int, float, complex, np.generic)
 
 
 @final
@@ -218,7 +217,7 @@ def register_op(
     op = Op(
         name,
         args,
-        infer=shapes,
+        infer=shape_rule(name, shapes, len(outs)),
         kernel=_kernel_of(kernel),
         params=tuple(params),
         outs=outs,
@@ -365,78 +364,3 @@ def _check_rule(
             found=f"a rule of `{name}` that names `{(wrong or [arg])[0]}`",
             fix=f"name operands and outputs: {', '.join(known)}",
         )
-
-
-# ---- rules that keep what they say ---------------------------------------------------
-
-
-def guarded(operation: str, where: str, rule: Rule) -> Rule:
-    """The rule, held to what it names."""
-
-    @wraps(rule)
-    def checked(F: Evaluator, given: Any, *facts: Any, **saved: Any) -> Any:
-        G = _Guard(F, operation, where)
-        try:
-            G.admit(given)
-            for value in saved.values():
-                G.admit(value)
-            found = rule(G, given, *facts, **saved)
-            for value in found if isinstance(found, tuple | list) else (found,):
-                G.require(value)
-            return found
-        finally:
-            G.close()
-
-    return checked
-
-
-class _Guard(Evaluator):
-    """`F` for one run of a rule: takes values that the rule was given or computed."""
-
-    def __init__(self, F: Evaluator, operation: str, where: str) -> None:
-        super().__init__()
-        self._inner, self._operation, self._where = F, operation, where
-        # Values are held, so that an identity means one value.
-        self._known: dict[int, Any] = {}
-
-    def admit(self, value: Any) -> None:
-        if isinstance(value, tuple | list):
-            for part in value:
-                self.admit(part)
-        elif value is not None:
-            self._known[id(value)] = value
-
-    def require(self, value: Any) -> None:
-        """Raises:
-        UndeclaredSaveError: the rule was not given the value.
-        """
-        if value is None or isinstance(value, _NUMBERS) or id(value) in self._known:
-            return
-        shape = getattr(value, "shape", None)
-        raise UndeclaredSaveError(
-            operation=self._operation,
-            argument=self._where,
-            found=f"a rule that reads {a_kind(value)}"
-            + ("" if shape is None else f" of shape {shape}")
-            + ", which it does not name",
-            fix="name operands and outputs as keyword-only arguments of the rule; make "
-            "constants in it (`F.full`, `F.arange`)",
-        )
-
-    def close(self) -> None:
-        """Hold nothing any more; bound operations refer to the guard."""
-        self.clear()
-        self.__dict__.clear()
-
-    def bind(self, op: Op) -> Callable[..., Any]:
-        fn = self._inner[op]
-        n = 1 if op.variadic else len(op.args)
-
-        def bound(*operands: Any) -> Any:
-            for x in operands[0] if op.variadic else operands[:n]:
-                self.require(x)
-            found = fn(*operands)
-            self.admit(found)
-            return found
-
-        return bound
