@@ -15,6 +15,7 @@ from tenferro_ad.backends import CPU
 from tenferro_ad.engine import HANDLES
 from tenferro_ad.errors import (
     AllocationLimitError,
+    BorrowConflictError,
     DTypeError,
     ExpiredCapabilityError,
     ExtractError,
@@ -288,6 +289,12 @@ CASES: dict[str, Case] = {
     "an owner in an operator": (
         lambda s: s.c * s.owner, DTypeError, "multiply", "y", "`ta.asarray(t)`",
     ),
+    "a view in an operator": (
+        lambda s: s.c + s.owner.as_view(), DTypeError, "add", "y", "v.duplicate()",
+    ),
+    "taking a gradient that is viewed": (
+        lambda s: viewed(s), BorrowConflictError, "take_grad", "", "`with` block",
+    ),
     "an owner of another dtype": (
         lambda s: ta.asarray(s.owner, dtype=ta.float32), InvalidArgumentError,
         "asarray", "dtype", "ta.astype(ta.asarray(t), dtype)",
@@ -336,6 +343,11 @@ class Refusing:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("call detach() first")
+
+
+def viewed(world: World) -> None:
+    with world.grads.grad(world.w):
+        world.grads.take_grad(world.w)
 
 
 def ended(x: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DTypeError, InvalidArgumentError, type_name
 from ..ops import Op
 from ..runtime import PLAN_LIMIT, brought, host_aval, scalar_key, scalar_record
-from ..storage import Tensor
+from ..storage import Tensor, TensorView, TensorViewMut
 from ._eager import EagerTensor, constant
 
 
@@ -72,14 +72,17 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
         return constant(record)
     if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
         return x
-    is_owner = isinstance(x, Tensor)
+    found = f"an object of type `{type_name(x)}`"
+    fix = "pass a tensor (`ta.asarray`), a NumPy array or a Python number"
+    if isinstance(x, Tensor):
+        found = "a `Tensor`, which owns bytes and computes nothing"
+        fix = "move it into a handle first: `ta.asarray(t)`"
+    elif isinstance(x, TensorView | TensorViewMut):
+        found = f"a `{type_name(x)}`, which borrows bytes and computes nothing"
+        fix = "compute with the handle or its part, or copy: `v.duplicate()`"
     raise DTypeError(
         operation=op.name,
         argument=op.args[0] if op.variadic else op.args[i],
-        found="a `Tensor`, which owns bytes and computes nothing"
-        if is_owner
-        else f"an object of type `{type_name(x)}`",
-        fix="move it into a handle first: `ta.asarray(t)`"
-        if is_owner
-        else "pass a tensor (`ta.asarray`), a NumPy array or a Python number",
+        found=found,
+        fix=fix,
     )

@@ -47,8 +47,11 @@ _OURS: Final = {
     "Variable": "variable",
     "view": "reshape",
 }
+_WRITING: Final = "make a new value with `x.at`, or write with `ta.exclusive(x)`"
 # What is done in another way, in the package and with a tensor.
 _WAYS: Final = {
+    "as_view": "call `x.value()`, which lends a view",
+    "as_view_mut": _WRITING,
     "bfloat16": "this dtype does not exist here; use `ta.float32`",
     "copy": "call `x.clone()` for a handle, `x.duplicate_value()` for a copy",
     "cpu": 'call `x.to("cpu")`',
@@ -58,6 +61,7 @@ _WAYS: Final = {
     "detach": "call `ta.stop_gradient(x)`",
     "double": "call `x.astype(ta.float64)`",
     "duplicate": "call `x.duplicate_value()`",
+    "fill": _WRITING,
     "flatten": "call `x.reshape(-1)`",
     "float": "call `x.astype(ta.float32)`",
     "half": "call `x.astype(ta.float16)`",
@@ -69,6 +73,8 @@ _WAYS: Final = {
     "requires_grad_": "make a leaf with `ta.variable(x)`",
     "save": "see guides/saving-and-loading in the documentation",
     "seed": "there is no global state; draw with a key of `ta.random.key`",
+    "write": _WRITING,
+    "zero_": _WRITING,
 }
 _OF_TENSORS: Final = {
     "grad": "`tape.backward` gives a bundle; read `grads.grad(w)`",

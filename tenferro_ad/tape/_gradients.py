@@ -111,6 +111,7 @@ class Gradients:
     def __len__(self) -> int:
         return len(self._records)
 
+    @named()
     def take_grad(self, key: Any) -> Tensor | None:
         """Move the gradient of `key` out, or None if it has none.
 
@@ -162,6 +163,7 @@ class Gradients:
         """
         return self._tree(params, self.__getitem__)
 
+    @named()
     def into_group(self) -> tuple[AllocationGroup, dict[Any, DescriptorSlot]]:
         """Give all gradients to one `AllocationGroup`; the bundle is empty afterwards.
 
