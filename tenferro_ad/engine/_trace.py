@@ -38,7 +38,7 @@ class Spec:
         shape: lengths of the axes. A name in place of a number stands for any length:
             `ta.Spec(("batch", 784))`; axes of one name have one length.
         dtype: NumPy name or dtype.
-        device: discovery name or device; None is the CPU.
+        device: discovery name or device; None is the default device.
 
     Raises:
         DTypeError, InvalidArgumentError: a length, dtype or device that there is not.

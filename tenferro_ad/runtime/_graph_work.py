@@ -25,7 +25,6 @@ from ..storage import (
     AllocationGroup,
     DescriptorRequest,
     DescriptorSlot,
-    DeviceArray,
     Tensor,
     TensorView,
 )
@@ -279,19 +278,25 @@ def check_bindings(work: GraphWork, bindings: Sequence[Binding]) -> None:
             )
 
 
-def settle(bindings: Sequence[Any], operation: str) -> None:
-    """Wait for eager work that still writes an attached value.
+def settle(
+    inputs: ExecutionInputs, held: Sequence[AdValueRecord], operation: str
+) -> None:
+    """Wait for eager work that still writes what is bound or held.
 
     Raises:
         ExecutionError, CompletionError: that work did not end well.
 
     Cost: nothing for values in host memory; elsewhere a synchronisation point.
     """
-    for binding in bindings:
+    group = inputs._ei_group
+    for binding in (*inputs._ei_bindings, *held):
         if isinstance(binding, AdValueRecord):
-            array = binding._record.array
-            if type(array) is DeviceArray:
-                array.settle(operation)
+            memory = getattr(binding._record.array, "allocation", None)
+        else:
+            memory = group._owner(group.record(binding))._resource.allocation
+        writer = getattr(memory, "writer", None)
+        if writer is not None:
+            writer.settle(operation)
 
 
 __all__ = [

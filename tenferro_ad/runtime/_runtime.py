@@ -145,7 +145,7 @@ class Runtime:
             check_inputs(graph, self.endpoint, avals_of(inputs), "submit")
             made = GraphWork(_variant(graph, inputs))
             check_bindings(made, bindings)
-            settle((*bindings, *graph.held), "submit")
+            settle(inputs, graph.held, "submit")
             return made
 
         return submitted(self._engine, inputs, work, "submit", "compiled graph")

@@ -17,6 +17,7 @@ from tenferro_ad.errors import (
     EngineLostError,
     ExecutionError,
     NotUniqueError,
+    SubmitRejected,
     UnsupportedError,
 )
 from tenferro_ad.storage import DeviceArray, retirements
@@ -171,6 +172,21 @@ def test_what_was_enqueued_behind_work_that_fails_later_has_failed_too() -> None
         with pytest.raises(ExecutionError, match="`take` failed"):
             value.numpy()
     assert x.tolist() == X.tolist()
+
+
+def test_what_failed_work_should_have_written_is_not_submitted() -> None:
+    device = FakeProvider(auto=True)
+    x = ta.asarray(X, device=device)
+    y = ta.take(x, ta.asarray(np.asarray([9]), device=device))
+    device.drain()
+    owner = y.into_value()  # a move asks for no bytes
+    runtime = ta.Runtime(device)
+    double = ta.trace(lambda v: v * 2.0, ta.Spec((1,), np.float32, device))
+    inputs = ta.ExecutionInputs.of_tensors([owner])
+    with pytest.raises(SubmitRejected, match="`take` failed") as caught:
+        runtime.submit(runtime.compile(double), inputs)
+    assert caught.value.recovered is inputs
+    runtime.close()
 
 
 def test_work_that_is_not_proven_is_a_typed_error_and_keeps_its_memory(
