@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import tenferro_ad as ta
-from tenferro_ad.errors import CheckpointMismatchError, InvalidArgumentError
+from tenferro_ad.errors import (
+    CheckpointMismatchError,
+    InvalidArgumentError,
+    TracedConversionError,
+)
 
 X = np.array([0.1, -0.2, 0.3])
 
@@ -140,6 +144,32 @@ def test_an_output_may_be_an_input_or_a_constant() -> None:
         same, constant = ta.checkpoint(lambda x: (x, ta.asarray(2.0)))(w)
         loss = ta.sum(same * constant)
     assert read(tape.backward(loss), w) == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("set_", [False, True])
+def test_an_integer_computed_inside_may_be_an_index(set_: bool) -> None:
+    """Outside it is read as a number; a region has it computed again."""
+
+    def f(x: Any) -> Any:
+        i = ta.argmax(x)
+        return x.at[i].set(0.5) * x if set_ else x[i] * x[0]
+
+    assert run(ta.checkpoint(f), X)[:2] == run(f, X)[:2]
+
+
+def test_a_value_read_inside_a_region_is_refused_with_what_helps() -> None:
+    def f(x: Any) -> Any:
+        return x * float(ta.stop_gradient(ta.sum(x)))
+
+    with pytest.raises(TracedConversionError, match="value") as caught:
+        run(ta.checkpoint(f), X)
+    assert "stop_gradient" not in str(caught.value)
+
+    def g(x: Any) -> Any:
+        with ta.sum(x).value() as v:
+            return x * float(v.numpy())
+
+    assert run(ta.checkpoint(g), X)[1] == [[sum(X)] * 3]
 
 
 def test_views_inside_a_region_copy_nothing() -> None:

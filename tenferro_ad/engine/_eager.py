@@ -264,8 +264,12 @@ class EagerTensor(Operators):
                 operation=operation,
                 argument="self",
                 found=f"a tracked value of shape {record.aval.shape}",
-                fix="use `with y.value() as v: v.numpy()` to read it, or "
-                "`ta.stop_gradient(y)` to make it a constant",
+                fix="use `with y.value() as v: v.numpy()` to read it"
+                + (
+                    "; a checkpoint records constants as well"
+                    if self._link.is_region
+                    else ", or `ta.stop_gradient(y)` to make it a constant"
+                ),
             )
         return record
 

@@ -230,7 +230,7 @@ def _entry(entry: Any) -> Any:
         )
     if isinstance(entry, EagerTensor | np.ndarray):
         kind = entry.dtype.kind
-        if kind == "b" or (kind in "iu" and (entry.ndim or _is_traced(entry))):
+        if kind == "b" or (kind in "iu" and (entry.ndim or _is_operand(entry))):
             return entry
     try:
         return operator.index(entry)
@@ -244,8 +244,13 @@ def _entry(entry: Any) -> Any:
         ) from None
 
 
+def _is_operand(entry: Any) -> bool:
+    """A traced integer has no value to be an int, and one that a region computes is
+    computed again: they stay operands."""
+    return _is_traced(entry) or (isinstance(entry, EagerTensor) and entry.is_tracked)
+
+
 def _is_traced(entry: Any) -> bool:
-    """A traced integer has no value to be an int: it stays an operand."""
     return isinstance(entry, EagerTensor) and is_symbolic(entry._record)
 
 
