@@ -31,6 +31,7 @@ from tenferro_ad.backends.printing import (
     Strided,
     WgslPrinter,
     contiguous,
+    joined,
     put_number,
 )
 from tenferro_ad.ops import Call, Op
@@ -89,6 +90,9 @@ class PrintingLane:
         """The outputs after the launches; operands without a buffer are None."""
         raise NotImplementedError
 
+    def build(self, found: Sequence[Lowered]) -> None:
+        """Build kernels together, where that is quicker; `run` builds what it lacks."""
+
     def has(self, *dtypes: np.dtype[Any]) -> bool:
         return all(self.printer.has_dtype(d) for d in dtypes)
 
@@ -124,7 +128,7 @@ def call_of(op: Op, operands: Sequence[Array], params: tuple[Any, ...] = ()) -> 
     return infer_call(op, avals, params, CPU)
 
 
-def compute(
+def prepared(
     lane: PrintingLane,
     op: Op,
     operands: Sequence[Array],
@@ -132,13 +136,8 @@ def compute(
     *,
     onto: Array | None = None,
     as_numbers: bool = False,
-) -> list[Array]:
-    """An operation on a lane, over the layouts of the operands.
-
-    Args:
-        onto: what the result is added to.
-        as_numbers: 0-d operands travel as parameters.
-    """
+) -> tuple[Lowered, list[Array | None], list[Array], dict[int, Any]]:
+    """What `run` takes for an operation over the layouts of the operands."""
     call = call_of(op, operands, params)
     numbers = {k: x[()] for k, x in enumerate(operands) if as_numbers and x.ndim == 0}
     ins: list[Array | None] = []
@@ -154,7 +153,37 @@ def compute(
         accumulate=onto is not None,
     )
     outs = [np.full(a.shape, 77, a.dtype) for a in call.outs]
-    return lane.run(lowered, ins, outs if onto is None else [onto.copy()], numbers)
+    return lowered, ins, outs if onto is None else [onto.copy()], numbers
+
+
+def compute(
+    lane: PrintingLane,
+    op: Op,
+    operands: Sequence[Array],
+    params: tuple[Any, ...] = (),
+    *,
+    onto: Array | None = None,
+    as_numbers: bool = False,
+) -> list[Array]:
+    """An operation on a lane, over the layouts of the operands.
+
+    Args:
+        onto: what the result is added to.
+        as_numbers: 0-d operands travel as parameters.
+    """
+    made = prepared(lane, op, operands, params, onto=onto, as_numbers=as_numbers)
+    return lane.run(*made)
+
+
+Case = tuple[Op, Sequence[Array], tuple[Any, ...]]
+
+
+def compute_each(lane: PrintingLane, cases: Sequence[Case]) -> list[Array]:
+    """The only output of each operation; their kernels are built together, because a
+    compiler takes as long for one as for many."""
+    made = [prepared(lane, *case) for case in cases]
+    lane.build([lowered for lowered, *_ in made])
+    return [seen for one in made for seen in lane.run(*one)]
 
 
 # ---- OpenCL --------------------------------------------------------------------------
@@ -213,6 +242,14 @@ class OpenClPrintingLane(PrintingLane):
         flags = self.cl.mem_flags
         mode = flags.READ_WRITE | flags.COPY_HOST_PTR
         return self.cl.Buffer(self.context, mode, hostbuf=np.ascontiguousarray(x))
+
+    def build(self, found: Sequence[Lowered]) -> None:
+        launches = [p for x in found for p in x.launches]
+        entries = {p.source: p.entry for p in launches if p.source not in self._built}
+        for text, members in joined(entries):
+            program = self.cl.Program(self.context, text).build()
+            for source in members:
+                self._built[source] = self.cl.Kernel(program, entries[source])
 
     def _kernel(self, source: str, entry: str) -> Any:
         if source not in self._built:

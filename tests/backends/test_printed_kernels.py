@@ -20,7 +20,13 @@ from tenferro_ad._aval import aval_of
 from tenferro_ad.backends import CPU, infer_call
 from tenferro_ad.backends.printing import Strided, contiguous
 from tenferro_ad.ops import OPS, Elementwise, Equation, Write
-from tests.backends.printing_support import PrintingLane, call_of, compute, layout_of
+from tests.backends.printing_support import (
+    PrintingLane,
+    call_of,
+    compute,
+    compute_each,
+    layout_of,
+)
 from tests.ops.samples import load
 
 Array = np.ndarray[Any, Any]
@@ -51,9 +57,10 @@ def test_long_reductions_are_split_and_stay_accurate(
         return
     x = draw((90, 61) if lane.is_slow else (3001, 300), dtype)[::-1, ::2]
 
+    cases: list[tuple[str, Any, tuple[Any, ...]]] = []
+
     def check(name: str, wanted: Any, *params: Any) -> None:
-        (seen,) = compute(lane, OPS[name], [x], (*params,))
-        lane.close(seen, wanted)
+        cases.append((name, wanted, params))
 
     check("sum", wide(lambda v: v.sum(axes), x), axes, False)
     check("mean", wide(lambda v: v.mean(axes, keepdims=True), x), axes, True)
@@ -66,6 +73,9 @@ def test_long_reductions_are_split_and_stay_accurate(
     check("softmax", wide(lambda v: scipy.special.softmax(v, axes), x), axes)
     check("log_softmax", wide(lambda v: scipy.special.log_softmax(v, axes), x), axes)
     check("argmax", np.argmax(x), None, False)
+    found = compute_each(lane, [(OPS[name], [x], params) for name, _, params in cases])
+    for (_, wanted, _), seen in zip(cases, found, strict=True):
+        lane.close(seen, wanted)
     if lane.computes and axes == (0, 1):
         first = compute(lane, OPS["sum"], [x], (axes, False))[0]
         assert first == compute(lane, OPS["sum"], [x], (axes, False))[0]
@@ -249,6 +259,14 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "not_equal": np.not_equal,
     "bitwise_xor": np.bitwise_xor,
 }
+OF_ONE_INTEGER = {
+    "neg": np.negative,
+    "sign": np.sign,
+    "square": np.square,
+    "abs": np.abs,
+    "bitwise_invert": np.invert,
+    "signbit": np.signbit,
+}
 
 
 @pytest.mark.parametrize("kind", "int8 int16 int32 int64 uint8 uint32 uint64".split())
@@ -261,20 +279,14 @@ def test_integers_wrap_and_divide_as_numpy_has_it(
     least, most = np.iinfo(kind).min, np.iinfo(kind).max
     values = np.array([least, most, 0, 1, 3, 7, 100, most - 1, least + 1], kind)
     x, y = (np.ascontiguousarray(v) for v in np.meshgrid(values, values))
+    cases: list[tuple[str, Any, list[Array]]] = [
+        *[(name, fn, [x, y]) for name, fn in INTEGERS.items()],
+        *[(name, fn, [values]) for name, fn in OF_ONE_INTEGER.items()],
+    ]
+    found = compute_each(lane, [(OPS[name], xs, ()) for name, _, xs in cases])
     with np.errstate(all="ignore"):
-        for name, fn in INTEGERS.items():
-            (seen,) = compute(lane, OPS[name], [x, y])
-            lane.close(seen, fn(x, y))
-        for name, fn in {
-            "neg": np.negative,
-            "sign": np.sign,
-            "square": np.square,
-            "abs": np.abs,
-            "bitwise_invert": np.invert,
-            "signbit": np.signbit,
-        }.items():
-            (seen,) = compute(lane, OPS[name], [values])
-            lane.close(seen, fn(values))
+        for (_, fn, xs), seen in zip(cases, found, strict=True):
+            lane.close(seen, fn(*xs))
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 25.0, -20.0, 300.0, -700.0, 1e-30, 3e38]
@@ -294,10 +306,12 @@ def test_special_values(printing_lane: PrintingLane, dtype: Any) -> None:
         return
     x = np.array(SPECIAL, dtype)
     a, b = (np.ascontiguousarray(v) for v in np.meshgrid(x, x))
+    names = (*IEEE.split(), *PAIRS.split())
+    cases = [[x] if len(OPS[name].args) == 1 else [a, b] for name in names]
+    given = [(OPS[name], xs, ()) for name, xs in zip(names, cases, strict=True)]
+    found = compute_each(lane, given)
     with np.errstate(all="ignore"):
-        for name in (*IEEE.split(), *PAIRS.split()):
-            operands = [x] if len(OPS[name].args) == 1 else [a, b]
-            (seen,) = compute(lane, OPS[name], operands)
+        for name, operands, seen in zip(names, cases, found, strict=True):
             wanted = np.asarray(ROWS[name].reference(*operands))
             special_agrees(lane, name, seen, wanted.astype(seen.dtype))
 
@@ -315,8 +329,9 @@ def test_zero_keeps_its_sign(printing_lane: PrintingLane, dtype: Any) -> None:
     if not lane.has(dtype):
         return
     x = np.array([0.0, -0.0], dtype)
-    for name in ODD.split():
-        (seen,) = compute(lane, OPS[name], [x])
+    names = ODD.split()
+    found = compute_each(lane, [(OPS[name], [x], ()) for name in names])
+    for name, seen in zip(names, found, strict=True):
         if lane.computes:
             wanted = np.signbit(-x) if name == "neg" else np.signbit(x)
             assert np.all(seen == 0), name
