@@ -93,6 +93,20 @@ def test_adam_follows_the_formulas_of_torch(decay: float) -> None:
     assert values(w) == pytest.approx(expected, abs=1e-14)
 
 
+@pytest.mark.parametrize("how", ["update", "apply", "compiled"])
+def test_adam_in_single_precision_loses_a_few_roundings_only(how: str) -> None:
+    """The first step is the rate, whatever the gradient: 1 - 0.999 has all digits."""
+    opt, g, n = ta.optim.Adam(1e-3), np.array([1.0, -3e3, 2e-3], np.float32), 3
+    w = ta.variable(np.zeros(n, np.float32))
+    if how == "update":
+        opt.update([w], bundle(w, g))
+    else:
+        step = ta.compile(opt.apply) if how == "compiled" else opt.apply
+        (w,), _ = step([w], [ta.asarray(g)], opt.init([w]))
+    wanted = 1e-3 / (1.0 + 1e-8 / np.abs(g))
+    assert np.allclose(np.abs(values(w)), wanted, rtol=5e-7, atol=0.0)
+
+
 def test_a_complex_parameter_moves_against_its_gradient() -> None:
     # d|z|^2 = 2 Re(conj(z) dz): the step z - lr * 2 z shrinks z.
     w = ta.variable(np.array([1 + 1j, -2j]))

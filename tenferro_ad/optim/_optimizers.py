@@ -23,12 +23,11 @@ _momentum = ta.fused(lambda E, b, g, p, mu, decay: mu * b + (g + decay * p))
 _nesterov = ta.fused(
     lambda E, p, b, g, lr, mu, decay: p - lr * ((g + decay * p) + mu * b)
 )
-_first = ta.fused(
-    lambda E, m, g, p, beta, decay: m + (1.0 - beta) * (g + decay * p - m)
-)
+# `share` is 1 - beta, of which a kernel in single precision would lose five digits.
+_first = ta.fused(lambda E, m, g, p, share, decay: m + share * (g + decay * p - m))
 _second = ta.fused(
-    lambda E, v, g, p, beta, decay: (
-        beta * v + (1.0 - beta) * ((g + decay * p) * E.conj(g + decay * p))
+    lambda E, v, g, p, beta, share, decay: (
+        beta * v + share * ((g + decay * p) * E.conj(g + decay * p))
     )
 )
 _adam = ta.fused(
@@ -394,8 +393,8 @@ class Adam(_Optimizer):
         self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
     ) -> tuple[Any, ...]:
         b1, b2 = self.betas
-        m = put(state[0], _first, g, p, b1, self.weight_decay)
-        v = put(state[1], _second, g, p, b2, self.weight_decay)
+        m = put(state[0], _first, g, p, 1.0 - b1, self.weight_decay)
+        v = put(state[1], _second, g, p, b2, 1.0 - b2, self.weight_decay)
         step = rate / _gone(b1, steps)
         root = 1.0 / _gone(b2, steps) ** 0.5
         return put(p, _adam, m, v, step, root, self.eps), m, v
