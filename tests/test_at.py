@@ -298,3 +298,48 @@ def test_segments_are_those_of_jax(name: str, axis: int) -> None:
     assert (caught.value.operation, caught.value.argument) == (
         f"segment_{name}", "segments",
     )  # fmt: skip
+
+
+MASKED: list[tuple[tuple[int, ...], Any]] = [
+    ((3,), lambda m: m),
+    ((3, 4), lambda m: m),
+    ((2, 3), lambda m: (slice(None), m)),
+    ((2, 2, 3), lambda m: (..., m)),
+    ((2, 3, 2), lambda m: (slice(None), m, slice(None))),
+    ((2, 3, 2), lambda m: (..., m, slice(None))),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MASKED)))
+@pytest.mark.parametrize("how", HOW)
+def test_a_traced_mask_takes_the_same_values_everywhere(how: str, case: int) -> None:
+    shape, key = MASKED[case]
+    x, mask = RNG.uniform(0.5, 2.0, shape), np.array([True, False, True])
+    v = RNG.uniform(0.6, 1.4, x[key(mask)].shape[-1:] if case == 1 else ())
+
+    def f(x: Any, v: Any, mask: Any) -> Any:
+        return ta.sin(getattr(ta.asarray(x).at[key(mask)], how)(v))
+
+    def slopes(x: Any, v: Any, mask: Any) -> Any:
+        return ta.grad(lambda x, v: ta.sum(f(x, v, mask)), argnums=(0, 1))(x, v)
+
+    truth = ta.asarray(mask)
+    close(ta.compile(f)(x, v, mask), f(x, v, truth))
+    for seen, wanted in zip(
+        ta.compile(slopes)(x, v, mask), slopes(x, v, truth), strict=True
+    ):
+        close(seen, wanted)
+    masks = np.stack([mask, ~mask])
+    each = ta.vmap(f, in_axes=(None, None, 0))(x, v, masks)
+    close(each, np.stack([f(x, v, ta.asarray(m)) for m in masks]))
+
+
+def test_a_traced_mask_refuses_values_of_its_elements() -> None:
+    """How many there are depends on the mask."""
+    for values in (np.ones(2), np.ones(3)):
+        with pytest.raises(errors.TracedConversionError, match="mask"):
+            ta.compile(lambda x, v=values: x.at[x > 1.0].set(v))(np.arange(3.0))
+    relu = ta.checkpoint(lambda x: ta.sum(x.at[x < 0.0].set(0.0) ** 2))
+    close(ta.grad(relu)(np.array([-1.0, 2.0])), [0.0, 4.0])
+    with pytest.raises(errors.ShapeError, match="mask of shape"):
+        ta.compile(lambda x: x.at[(x > 1.0)[:2]].set(0.0))(np.arange(3.0))

@@ -6,6 +6,9 @@ repeated indices all values count: `add` and `subtract` sum up, `multiply`, `div
 `set` the last one in row-major order of the key stays. Everything is differentiable in
 `x` and in the values, to any order, repeated indices included; tied extrema share the
 slope equally.
+
+A mask that is traced selects nobody knows how many elements. Values that are the same
+for each of them do not depend on that, and are chosen where the mask is true.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from ..ops import Key, key_shape
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange
-from ._fn_elementwise import pow, refuse_negative_power
-from ._fn_indexing import getitem, index_tensor, parsed, whole_key
+from ._fn_elementwise import pow, refuse_negative_power, where
+from ._fn_indexing import getitem, index_tensor, is_traced, parsed, whole_key
 from ._fn_movement import broadcast_to
 from ._fn_scatter import fitting, put_rows, replaced
 from ._known_indices import check_known
@@ -55,6 +58,11 @@ class AtKey:
     def _changed(self, how: str, values: Any) -> EagerTensor:
         """`x` with `values` combined into it."""
         x = self._x
+        masked = _traced_mask(x, self._key)
+        if masked is not None:
+            v = fitting(f"x.at[key].{how}", "values", values, x)
+            if (found := _where(how, x, *masked, v)) is not None:
+                return found
         entries, key, arrays = parsed(x, self._key)
         v = fitting(f"x.at[key].{how}", "values", values, x)
         if not arrays:
@@ -196,6 +204,44 @@ class AtKey:
         Cost: as `max`.
         """
         return self._changed("min", values)
+
+
+_ALL: Final = slice(None)
+
+
+def _traced_mask(x: EagerTensor, key: Any) -> tuple[EagerTensor, int] | None:
+    """The mask of a key that is a traced mask and otherwise takes everything, and the
+    axis that it begins at."""
+    entries = list(key) if isinstance(key, tuple) else [key]
+    masks = [k for k, entry in enumerate(entries) if is_traced(entry)]
+    if len(masks) != 1 or entries[masks[0]].dtype.kind != "b":
+        return None
+    mask: EagerTensor = entries.pop(masks[0])
+    if not all(e is Ellipsis or (type(e) is slice and e == _ALL) for e in entries):
+        return None
+    axis = masks[0]
+    dots = [k for k, entry in enumerate(entries) if entry is Ellipsis]
+    if dots and dots[0] < axis:
+        axis += x.ndim - mask.ndim - len(entries)
+    if len(dots) > 1 or axis < 0 or x.shape[axis : axis + mask.ndim] != mask.shape:
+        return None  # refused where keys are read
+    return mask, axis
+
+
+def _where(
+    how: str, x: EagerTensor, mask: EagerTensor, axis: int, v: EagerTensor
+) -> EagerTensor | None:
+    """`x`, and where the mask is true `x` with `v` combined into it; None where `v` has
+    values of their own for the elements of the mask."""
+    lead, rest = x.shape[:axis], x.shape[axis + mask.ndim :]
+    each = (*lead, 1, *rest)
+    if v.ndim > len(each) or any(
+        n not in (1, m) for n, m in zip(v.shape[::-1], each[::-1], strict=False)
+    ):
+        return None
+    v = HANDLES.regroup(broadcast_to(v, each), (*lead, *(1,) * mask.ndim, *rest))
+    mask = HANDLES.regroup(mask, ((1,) * axis + mask.shape + (1,) * len(rest)))
+    return where(mask, v if how == "set" else _BINARY[how](x, v), x)
 
 
 def _flat(x: EagerTensor) -> EagerTensor:

@@ -247,10 +247,10 @@ def _entry(entry: Any) -> Any:
 def _is_operand(entry: Any) -> bool:
     """A traced integer has no value to be an int, and one that a region computes is
     computed again: they stay operands."""
-    return _is_traced(entry) or (isinstance(entry, EagerTensor) and entry.is_tracked)
+    return is_traced(entry) or (isinstance(entry, EagerTensor) and entry.is_tracked)
 
 
-def _is_traced(entry: Any) -> bool:
+def is_traced(entry: Any) -> bool:
     return isinstance(entry, EagerTensor) and is_symbolic(entry._record)
 
 
@@ -327,7 +327,7 @@ def _unmasked(x: EagerTensor, mask: Any, axis: int) -> list[Any]:
     if mask.ndim == 0:  # a new axis, of length 1 or 0
         none = np.zeros((1, int(bool(mask))), np.int64)
         return [_Row(asarray(none, device=x.device), None)]
-    if _is_traced(mask):
+    if is_traced(mask):
         error = traced_error("x[key]", mask._record.array)
         if isinstance(error, TracedConversionError):
             error = TracedConversionError(

@@ -70,8 +70,8 @@ def refused_reverse(operation: str) -> NoRuleError:
         operation=operation,
         argument="max_steps",
         found="reverse mode through a loop without a bound on its steps",
-        fix="give `max_steps=`, use forward mode (`ta.jvp`), or take "
-        "`ta.stop_gradient` of what the loop reads",
+        fix="use `ta.while_loop` with `max_steps=`, or forward mode (`ta.jvp`), or "
+        "take `ta.stop_gradient` of what the loop reads",
     )
 
 
