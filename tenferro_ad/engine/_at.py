@@ -23,10 +23,10 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_creation import arange
 from ._fn_elementwise import pow, refuse_negative_power, where
-from ._fn_indexing import getitem, index_tensor, is_traced, parsed, whole_key
+from ._fn_indexing import getitem, index_tensor, parsed, whole_key
 from ._fn_movement import broadcast_to
 from ._fn_scatter import fitting, put_rows, replaced
-from ._known_indices import check_known
+from ._known_indices import check_known, is_traced
 
 
 @final

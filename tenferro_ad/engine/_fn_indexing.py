@@ -21,14 +21,14 @@ from ..errors import (
     named,
 )
 from ..ops import Key, broadcast_shapes, span
-from ..runtime import is_symbolic, shown, traced_error
+from ..runtime import shown, traced_error
 from ..storage import host_elements
 from ._axes import axis_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_joining import stack
 from ._fn_movement import broadcast_to, expand_dims
-from ._known_indices import check_known
+from ._known_indices import check_known, is_traced
 from ._make import as_tensor, asarray, outside
 
 __all__ = ["gather", "getitem", "take", "take_along_axis"]
@@ -248,10 +248,6 @@ def _is_operand(entry: Any) -> bool:
     """A traced integer has no value to be an int, and one that a region computes is
     computed again: they stay operands."""
     return is_traced(entry) or (isinstance(entry, EagerTensor) and entry.is_tracked)
-
-
-def is_traced(entry: Any) -> bool:
-    return isinstance(entry, EagerTensor) and is_symbolic(entry._record)
 
 
 def _expanded(x: EagerTensor, key: list[Any]) -> list[Any]:

@@ -1,4 +1,5 @@
-"""Indices that the host knows are refused before they go to a device."""
+"""Indices that the host knows are refused before they go to a device; others nobody
+knows while a function is traced."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ops import check_range
+from ..runtime import is_symbolic
 from ._eager import EagerTensor
 
 
@@ -28,4 +30,9 @@ def check_known(
         check_range(operation, known, axis, x.shape[axis] if size is None else size)
 
 
-__all__ = ["check_known"]
+def is_traced(entry: Any) -> bool:
+    """Whether an entry of a key is a tensor that has no bytes yet."""
+    return isinstance(entry, EagerTensor) and is_symbolic(entry._record)
+
+
+__all__ = ["check_known", "is_traced"]
