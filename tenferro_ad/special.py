@@ -212,17 +212,17 @@ def polygamma(n: int, x: Any, /) -> EagerTensor:
         x: real tensors, or what `asarray` takes.
 
     Raises:
-        InvalidArgumentError: `n` is negative or no integer.
+        InvalidArgumentError: `n` is no integer from 0 to 170.
         DTypeError: complex operands.
 
     Cost: one allocation of the result's size, one pass.
     """
-    if type(n) is not int or n < 0:
+    if type(n) is not int or not 0 <= n <= 170:  # no double holds 171!
         raise errors.InvalidArgumentError(
             operation="polygamma",
             argument="n",
-            found=f"{n!r}",
-            fix="pass a Python int from 0 on",
+            found=errors.a_kind(n) if type(n) is not int else "a number out of range",
+            fix="pass a Python int from 0 to 170",
         )
     out: EagerTensor = HANDLES[_polygamma_op(n)](as_tensor(x))
     return out

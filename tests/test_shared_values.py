@@ -136,3 +136,18 @@ def test_what_is_no_tensor_leaves_a_region_as_it_is() -> None:
         for found in (recorded, traced, region(x)):
             assert (found["n"], found["name"]) == (3, "f")
             assert found["y"].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_function_may_take_nothing() -> None:
+    def f() -> Any:
+        return ta.zeros(())
+
+    assert ta.vjp(f)[1](1.0) == ()
+    assert ta.grad(f, ())() == ()
+    assert ta.jvp(f, (), ())[1].item() == ta.linearize(f)[1]().item() == 0.0
+
+
+def test_numbers_to_the_power_of_outside_data() -> None:
+    assert ta.pow(2.0, np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
+    assert ta.pow(2, np.array([1, 2])).tolist() == [2, 4]
+    assert ta.pow(2, 3).tolist() == 8

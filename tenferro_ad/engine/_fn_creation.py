@@ -15,7 +15,7 @@ from ._axes import int_of, shape_of
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._fn_movement import broadcast_to, reshape
-from ._make import tensors
+from ._make import outside, tensors
 from ._numbers import dtype_of
 
 __all__ = [
@@ -159,10 +159,10 @@ def _like(operation: str, x: Any, value: Any, dtype: Any, device: Any) -> EagerT
         aval = x.aval
         shape, own, place = aval.shape, aval.dtype, aval.device
     else:  # only the form matters: nothing is transferred
-        outside = np.asarray(x)
-        shape, own, place = outside.shape, outside.dtype, None
+        form = outside(x, None, operation, "x")
+        shape, own, place = form.shape, form.dtype, None
     found = _dtype(operation, dtype, own)
-    return _filled(operation, shape, value, found, device or place)
+    return _filled(operation, shape, value, found, place if device is None else device)
 
 
 def full_like(

@@ -280,7 +280,7 @@ def pow(x1: Any, x2: Any, /) -> EagerTensor:
     if type(x1) is not EagerTensor or type(x2) is not EagerTensor:
         known = None if type(x2) is EagerTensor else x2
         x1, x2 = operands(x1, x2)
-        if known is not None:
+        if known is not None and type(x1) is EagerTensor:
             refuse_negative_power(x1, known)
     if type(x2) is int and type(x1) is EagerTensor:
         if x2 == 2:

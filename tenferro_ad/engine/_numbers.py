@@ -73,8 +73,8 @@ def real_of(
         ) from None
     below, above = low is not None and found < low, high is not None and found > high
     if below or above or found != found:
-        bounds = [f"from {low:g}"] * (low is not None)
-        bounds += [f"to {high:g}"] * (high is not None)
+        limits = {"from": low, "to": high}
+        bounds = [f"{word} {n:g}" for word, n in limits.items() if n is not None]
         raise InvalidArgumentError(
             operation=operation,
             argument=argument,

@@ -122,6 +122,7 @@ def planned(
         rec = Recording("plan")
         rec.level.watches = True
         given = []
+        x: Any = None
         for x, aval, mine, counts in zip(
             leaves, avals, tracked, own or [False] * len(leaves), strict=True
         ):

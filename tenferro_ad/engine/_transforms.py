@@ -223,6 +223,7 @@ def grad(
         rec = Recording("grad")
         call_args = list(args)
         parts = []
+        tree: Any = None
         for n in numbers:
             tree, nodes, tensors = rec.leaves(args[n], f"argument {n}")
             call_args[n] = tree
@@ -273,6 +274,7 @@ def vjp(
     need_callable("vjp", f)
     rec = Recording("vjp")
     trees, parts = [], []
+    tree: Any = None
     for n, primal in enumerate(primals):
         tree, nodes, tensors = rec.leaves(primal, f"primal {n}")
         trees.append(tree)

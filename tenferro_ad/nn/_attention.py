@@ -58,7 +58,8 @@ def scaled_dot_product_attention(
             found=f"shapes {query.shape} and {key.shape}",
             fix="pass at least two axes: (queries, width) and (keys, width)",
         )
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    width = max(query.shape[-1], 1)  # without any, the scores are 0
+    factor = 1.0 / math.sqrt(width) if scale is None else scale
     scores = ta.matmul(query * factor, ta.matrix_transpose(key))
     mask = None if mask is None else together(query, mask)[1]
     if mask is not None and not ta.isdtype(mask.dtype, "bool"):
