@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tenferro_ad as ta
 from tenferro_ad import ledger
 from tenferro_ad.backends._crossing import Condition, OverError, Run
 from tenferro_ad.backends._engine import _comes_back, _prove
@@ -246,14 +245,3 @@ def test_each_launch_has_its_own_patience() -> None:
     _prove(run, condition)
     assert sorted(set(endpoint.deadlines)) == endpoint.deadlines[:3]
     assert endpoint.deadlines[2] == endpoint.deadlines[3]  # a hung queue costs one
-
-
-def test_a_value_of_one_element_has_a_format() -> None:
-    loss = ta.asarray(0.123456)
-    assert f"{loss:.3f}" == "0.123"
-    assert f"{ta.asarray([7]):>4d}" == "   7"
-    assert f"{loss}" == str(loss)  # without one it is shown like every tensor
-    with ta.Tape():
-        tracked = ta.variable(2.0) * 2.0
-        with pytest.raises(ta.errors.TracedConversionError, match="`format` refused"):
-            f"{tracked:.1f}"

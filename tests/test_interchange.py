@@ -246,3 +246,14 @@ def test_unsafe_dlpack_import_shares_memory() -> None:
     x = unsafe.from_dlpack(Foreign(outside))
     outside[0] = 1.0
     assert x.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_a_value_of_one_element_has_a_format() -> None:
+    loss = ta.asarray(0.123456)
+    assert f"{loss:.3f}" == "0.123"
+    assert f"{ta.asarray([7]):>4d}" == "   7"
+    assert f"{loss}" == str(loss)  # without one it is shown like every tensor
+    with ta.Tape():
+        tracked = ta.variable(2.0) * 2.0
+        with pytest.raises(ta.errors.TracedConversionError, match="`format` refused"):
+            f"{tracked:.1f}"
