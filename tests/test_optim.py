@@ -107,6 +107,52 @@ def test_adam_in_single_precision_loses_a_few_roundings_only(how: str) -> None:
     assert np.allclose(np.abs(values(w)), wanted, rtol=5e-7, atol=0.0)
 
 
+def test_gradients_may_be_worked_on_before_the_update() -> None:
+    """A pytree like the parameters stands for the bundle, and None for no gradient."""
+    start = {"a": START, "b": [np.ones(2, np.float32), np.ones(())]}
+    params, plain = (optree.tree_map(ta.variable, start) for _ in range(2))
+    before = values(params["b"][1])
+
+    def loss(p: Any) -> Any:
+        return ta.sum(ta.sin(p["a"])) + ta.sum(p["b"][0] ** 3)
+
+    one, other = ta.optim.Adam(0.1), ta.optim.Adam(0.1)
+    for _ in range(3):
+        for opt, w in ((one, params), (other, plain)):
+            grads = ta.value_and_grad(loss)(w)[1]
+            opt.update(w, grads.tree(w) if opt is one else grads)
+        parts = ta.value_and_grad(loss)(params)[1].tree(params)
+        assert parts["b"][1] is None
+    assert values(params["b"][1]) == before
+    for w, v in zip(optree.tree_leaves(params), optree.tree_leaves(plain), strict=True):
+        assert values(w) == values(v)
+    clipped = optree.tree_map(lambda g: np.clip(np.asarray(g), -0.1, 0.1), parts)
+    ta.optim.SGD(1.0).update(params["a"], clipped["a"])
+    moved = np.asarray(plain["a"]) - clipped["a"]
+    assert np.array_equal(values(params["a"]), moved)
+
+
+def test_gradients_that_do_not_fit_change_nothing() -> None:
+    a, b = ta.variable(START), ta.variable(np.float32(1.0))
+    opt = ta.optim.Adam(0.1)
+    good = np.ones(3)
+    for params, grads in (
+        ({"a": a}, {"b": good}),
+        ([a, b], [good]),
+        ([a, b], [good, np.float64(1.0)]),
+        ([a, b], [np.ones(4), np.float32(1.0)]),
+        ([a, b], [good * 1j, None]),
+        ([a, a], [good, good]),
+        ([a], None),
+    ):
+        with pytest.raises(InvalidArgumentError, match="`update` refused `grads`"):
+            opt.update(params, grads)
+    with pytest.raises(NotALeafError):
+        opt.update([START], [good])
+    assert values(a) == START.tolist()
+    assert opt.steps == 0
+
+
 def test_a_complex_parameter_moves_against_its_gradient() -> None:
     # d|z|^2 = 2 Re(conj(z) dz): the step z - lr * 2 z shrinks z.
     w = ta.variable(np.array([1 + 1j, -2j]))

@@ -71,33 +71,33 @@ class _Optimizer(ABC):
         _check(cls.__name__, name, value, low, high)
 
     @ta.errors.named(key="params", tensors="params")
-    def update(self, params: Any, grads: ta.Gradients) -> None:
+    def update(self, params: Any, grads: Any) -> None:
         """Change the variables of pytree `params` in place.
 
-        Variables without a gradient stay as they are.
+        Args:
+            params: the variables; those without a gradient stay as they are.
+            grads: a bundle, or a pytree like `params` of gradients that were worked on
+                (clipped, averaged), with None for those that there are not.
 
         Raises:
             NotALeafError: a leaf of `params` is no variable.
+            InvalidArgumentError: `grads` does not fit `params`; nothing changed.
             NotUniqueError: somebody else holds a parameter; nothing changed.
             BorrowConflictError: an exported array reads a parameter; nothing changed.
 
         Cost: 0 allocations and 0 copies, but for the state on a variable's first step;
             a few passes over each parameter.
         """
-        if not isinstance(grads, ta.Gradients):
-            raise ta.errors.InvalidArgumentError(
-                operation="update",
-                argument="grads",
-                found=ta.errors.a_kind(grads),
-                fix="pass the `Gradients` of `ta.value_and_grad` or `tape.backward`",
-            )
-        leaves = optree.tree_leaves(params, namespace=_TREES)
-        # A tied parameter stands in the tree more than once and is updated once.
-        leaves = list({id(w): w for w in leaves}.values())
+        if isinstance(grads, ta.Gradients):
+            leaves = optree.tree_leaves(params, namespace=_TREES)
+            # A tied parameter stands in the tree more than once and is updated once.
+            leaves = list({id(w): w for w in leaves}.values())
+            pairs = [(w, g) for w in leaves if (g := grads.grad(w)) is not None]
+        else:
+            pairs = _paired(params, grads)
         steps = self.steps + 1
-        rate = self.lr(steps) if callable(self.lr) else self.lr
-        pairs = [(w, g) for w in leaves if (g := grads.grad(w)) is not None]
         try:
+            rate = self.lr(steps) if callable(self.lr) else self.lr
             states = [
                 self._state[w.leaf]
                 if w.leaf in self._state
@@ -114,7 +114,8 @@ class _Optimizer(ABC):
                     at += len(state)
         finally:
             for _, g in pairs:
-                g.close()
+                if isinstance(g, ta.TensorView):
+                    g.close()
         self.steps = steps
 
     @ta.errors.named()
@@ -248,6 +249,38 @@ class _Optimizer(ABC):
         self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
     ) -> tuple[Any, ...]:
         """The new parameter and its new state."""
+
+
+def _paired(params: Any, grads: Any) -> list[tuple[ta.EagerTensor, ta.EagerTensor]]:
+    """Variables and their gradients, of two pytrees of one structure."""
+    leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
+    tokens = [_token(w, "update") for w in leaves]
+    wanted = "the `Gradients` of `ta.value_and_grad` or `tape.backward`, or "
+    try:
+        given = treedef.flatten_up_to(grads)
+    except (TypeError, ValueError):
+        raise _unfit(
+            ta.errors.a_kind(grads), f"{wanted}a pytree like `params`"
+        ) from None
+    if len(set(tokens)) < len(tokens):
+        raise _unfit("two gradients of one variable", "the bundle, which has their sum")
+    pairs = [
+        (w, ta.asarray(g)) for w, g in zip(leaves, given, strict=True) if g is not None
+    ]
+    for w, g in pairs:
+        if (
+            g.shape != w.shape
+            or ta.result_type(g, w) != w.dtype
+            or g.device != w.device
+        ):
+            raise _unfit(f"{g.aval!r} for {w.aval!r}", f"{wanted}values like `params`")
+    return pairs
+
+
+def _unfit(found: str, wanted: str) -> ta.errors.InvalidArgumentError:
+    return ta.errors.InvalidArgumentError(
+        operation="update", argument="grads", found=found, fix=f"pass {wanted}"
+    )
 
 
 def _token(w: Any, operation: str) -> Any:
