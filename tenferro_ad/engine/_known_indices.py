@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..ops import check_range
 from ..runtime import is_symbolic
 from ._eager import EagerTensor
+from ._make import outside
 
 
 def check_known(
@@ -25,7 +24,7 @@ def check_known(
     """
     if isinstance(indices, EagerTensor) or not getattr(x.device, "takes_views", False):
         return
-    known = np.asarray(indices)
+    known = outside(indices, None, operation, "indices")
     if known.dtype.kind in "iu":
         check_range(operation, known, axis, x.shape[axis] if size is None else size)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import optree
 
-from ..errors import InvalidArgumentError, ShapeError
+from ..errors import InvalidArgumentError, ShapeError, a_kind
 from ..ops import evaluate
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
@@ -85,13 +85,21 @@ def linear_transpose(f: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
         numbers are not conjugated, unlike in `ta.vjp`, which gives the adjoint.
 
     Raises:
-        InvalidArgumentError: `f` is not linear; names an operation that is not.
+        InvalidArgumentError: `f` is not linear (names an operation that is not), or
+            gives something that is no tensor.
         ShapeError, DTypeError (from `transpose`): the cotangent does not fit.
 
     Cost: traces `f` and its pullback; each call the equations of the transpose.
     """
     need_callable("linear_transpose", f)
     made = concrete(f, *specs)
+    if made.metadata:
+        raise InvalidArgumentError(
+            operation="linear_transpose",
+            argument="f",
+            found=f"a function that gives {a_kind(next(iter(made.metadata.values())))}",
+            fix="return tensors alone",
+        )
     avals = made.program.out_avals
     outputs = [Spec(a.shape, a.dtype, a.device) for a in avals]
 
