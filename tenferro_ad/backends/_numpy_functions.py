@@ -76,6 +76,14 @@ def _rsqrt(x: Array, out: Array) -> None:
     np.reciprocal(out, out)
 
 
+def _zeta(x: Any, y: Any, out: Array) -> None:
+    # SciPy's is no ufunc: it would take single precision for small integers.
+    if all(np.asarray(a).dtype.kind in "biu" for a in (x, y)):
+        np.copyto(out, x)
+        x = out
+    scipy.special.zeta(x, y, out)
+
+
 def _szmul(a: Any, b: Any, out: Array) -> None:
     np.multiply(a, b, out)
     np.copyto(out, 0, where=np.equal(a, 0))
@@ -171,11 +179,12 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
     **{
         name: (getattr(scipy.special, name), True)
         for name in (
-            "erfinv erfcinv erfcx dawsn ndtr ndtri log_ndtr zeta digamma gammaln gamma "
+            "erfinv erfcinv erfcx dawsn ndtr ndtri log_ndtr digamma gammaln gamma "
             "betaln gammainc gammaincc gammaincinv betainc betaincinv jv iv ive j0 j1 "
             "i0 i1 i0e i1e xlogy xlog1py entr rel_entr kl_div logit log_expit"
         ).split()
     },
+    "zeta": (_zeta, True),
     "rsqrt": (_rsqrt, True),
     "maximum": (_maximum, True),
     "minimum": (_minimum, True),

@@ -31,7 +31,7 @@ from tests.ops.samples import load
 
 Array = np.ndarray[Any, Any]
 ROWS = load()
-F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
+F2, F4, F8 = map(np.dtype, (np.float16, np.float32, np.float64))
 
 
 # ---- reductions and products ---------------------------------------------------------
@@ -314,6 +314,25 @@ def test_special_values(printing_lane: PrintingLane, dtype: Any) -> None:
         for name, operands, seen in zip(names, cases, found, strict=True):
             wanted = np.asarray(ROWS[name].reference(*operands))
             special_agrees(lane, name, seen, wanted.astype(seen.dtype))
+
+
+def test_the_next_half(printing_lane: PrintingLane) -> None:
+    """Halves are computed in single precision, which has other numbers between them."""
+    lane = printing_lane
+    if not lane.has(F2):
+        return
+    every = np.arange(0, 2**16, 61 if lane.is_slow else 1, dtype=np.uint16)
+    x = every.view(np.float16)
+    with np.errstate(all="ignore"):
+        for towards in (math.inf, 0.0, -math.inf):
+            y = np.full(x.shape, towards, np.float16)
+            (seen,) = compute(lane, OPS["nextafter"], [x, y])
+            if lane.computes:
+                wanted = np.nextafter(x, y)
+                assert np.array_equal(seen, wanted, equal_nan=True)
+                other = (x != y) & ~np.isnan(x)
+                signs = np.signbit(wanted[other])
+                assert np.array_equal(np.signbit(seen[other]), signs)
 
 
 ODD = (

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...ops import Expr, node_dtype, topological
-from ._dialects import BOOL, DOUBLE, Dtype, computed
+from ._dialects import BOOL, DOUBLE, HALF, Dtype, computed
 from ._library import Library
 
 PARTS: Final = ("real", "imag", "abs", "angle")  # real values of complex numbers
@@ -161,6 +161,12 @@ def operand_dtype(fn: str, operands: Sequence[Any], result: Dtype) -> Dtype:
     return result
 
 
+def name_of(fn: str, takes: Dtype) -> str:
+    """The function to look up: halves are computed in single precision, whose next
+    number is not theirs."""
+    return "nexthalf" if fn == "nextafter" and takes == HALF else fn
+
+
 def missing_function(expr: Expr, dtypes: Mapping[str, Any], library: Library) -> str:
     """The first scalar function of an expression that the library lacks for its
     operands, or nothing. `dtypes` are those of the variables."""
@@ -176,7 +182,8 @@ def missing_function(expr: Expr, dtypes: Mapping[str, Any], library: Library) ->
             dtype = known[node]
             if node.fn == "select" or not isinstance(dtype, np.dtype):
                 continue
-            takes = computed(operand_dtype(node.fn, operands, dtype))
-            if library.missing(template(node.fn, takes, len(operands)), takes):
+            takes = operand_dtype(node.fn, operands, dtype)
+            fn, takes = name_of(node.fn, takes), computed(takes)
+            if library.missing(template(fn, takes, len(operands)), takes):
                 return f"{node.fn} of {takes}"
     return ""

@@ -60,6 +60,25 @@ fn sigmoid$(x: T) -> T {
 fn softplus$(x: T) -> T {
   return logaddexp$(F(0), x);
 }
+fn nexthalf$(x: T, y: T) -> T {
+  if (isnan$(x) || isnan$(y)) { return nan$(); }
+  if (x == y) { return y; }
+  if (x == F(0)) { return copysign$(F(5.9604644775390625e-08), y); }
+  let a: T = abs$(x);
+  if (isinf$(x)) { return copysign$(F(65504), x); }
+  var step: T = F(5.9604644775390625e-08);
+  var above: T = F(0.0001220703125);
+  while (a >= above) {
+    step = step * F(2);
+    above = above * F(2);
+  }
+  if ((y > x) == (x > F(0))) {
+    if (a == F(65504)) { return copysign$(inf$(), x); }
+    return copysign$(a + step, x);
+  }
+  if (F(2) * a == above && a > F(6.103515625e-05)) { step = step * F(0.5); }
+  return copysign$(a - step, x);
+}
 fn szmul$(x: T, y: T) -> T {
   if (x == F(0) || y == F(0)) { return F(0); }
   return x * y;

@@ -24,7 +24,7 @@ from ...ops import (
 )
 from ._accesses import Access, Loops
 from ._dialects import BOOL, Dialect, Dtype, computed
-from ._functions import INDICES, WORD, WORDS, operand_dtype, template
+from ._functions import INDICES, WORD, WORDS, name_of, operand_dtype, template
 from ._library import Library
 from ._schedule import Block, Strip, Tiled
 
@@ -185,8 +185,8 @@ class Writer:
                 self.operand(b, dtype),
             )
         takes = operand_dtype(e.fn, [self.dtype(a) for a in e.args], dtype)
-        takes = computed(takes)
-        return self.applied(e.fn, [self.operand(a, takes) for a in e.args], takes)
+        fn, takes = name_of(e.fn, takes), computed(takes)
+        return self.applied(fn, [self.operand(a, takes) for a in e.args], takes)
 
     def applied(self, fn: str, operands: list[str], dtype: Dtype) -> str:
         """A scalar function of operands of one dtype."""
