@@ -218,7 +218,8 @@ def test_a_loop_is_patient_while_work_before_it_ends() -> None:
     endpoint = Late(condition, "unproven", "unproven", "done")
     run = Run(None, endpoint, condition)  # type: ignore[arg-type]
     run.records = [record(100.0)]
-    run.wait()
+    with condition.calls:
+        run.wait()
     first, second, third = endpoint.deadlines
     assert second == pytest.approx(first + 100.0)
     assert third == pytest.approx(second + 100.0)
@@ -230,7 +231,7 @@ def test_a_loop_is_not_patient_for_ever() -> None:
     endpoint = Late(condition, "unproven")
     run = Run(None, endpoint, condition)  # type: ignore[arg-type]
     run.records = [record(0.0)]
-    with pytest.raises(OverError):
+    with condition.calls, pytest.raises(OverError):
         run.wait()
     assert run.failure is not None
 

@@ -8,7 +8,9 @@ records of the last ones only.
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 import threading
 import time
 import traceback
@@ -89,15 +91,40 @@ class Condition:
             had to wait until then.
         gate: held while an eager operation is admitted, while the engine ends, and
             where worker and reaper might decide one run.
+        calls: held by the worker while it may call the provider.
     """
 
-    __slots__ = ("deadline", "gate", "is_stuck", "proved")
+    __slots__ = ("calls", "deadline", "gate", "is_stuck", "process", "proved")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.proved = -math.inf
         self.gate = threading.RLock()
+        self.calls = threading.Lock()
         self.is_stuck = False
+        self.process = os.getpid()
+
+    def rest(self) -> None:
+        """Let go of the provider for good, if the process ends."""
+        if _OVER.is_open:
+            self.calls.release()
+            Latch().wait()
+
+
+_OVER: Final = Latch()
+_BUSY: Final[set[Condition]] = set()  # whose workers run a job
+_LAST_CALL: Final = 5.0  # seconds that the end of the process waits for a call
+
+
+@atexit.register
+def _end_calls() -> None:
+    """Let no worker be inside its provider when the interpreter ends: it takes threads
+    away where they stand, which libraries in C++ answer by ending the process."""
+    _OVER.open()
+    here, until = os.getpid(), time.monotonic() + _LAST_CALL
+    for condition in list(_BUSY):
+        if condition.process == here and not condition.is_stuck:
+            condition.calls.acquire(timeout=max(0.0, until - time.monotonic()))
 
 
 @final
@@ -154,12 +181,16 @@ class Run:
 
     def cross(self) -> None:
         """Let the job hand its launches over; what it raises is the run's failure."""
-        try:
-            self.job.cross(self)
-        except OverError:
-            pass
-        except BaseException as error:  # the job, or binding, or a refusal
-            self.failure = _closed(error)
+        with self._condition.calls:
+            _BUSY.add(self._condition)
+            self._condition.rest()
+            try:
+                self.job.cross(self)
+            except OverError:
+                pass
+            except BaseException as error:  # the job, or binding, or a refusal
+                self.failure = _closed(error)
+            _BUSY.discard(self._condition)
 
     def launch(self, prepared: PreparedLaunch) -> None:
         """Use up a prepared launch: bind it and cross the boundary.
@@ -168,6 +199,7 @@ class Run:
             OverError: the run's end is decided, or the endpoint raised without proof.
             BindError, NotEnqueuedError: nothing of this launch was enqueued.
         """
+        self._condition.rest()
         if len(self.records) >= MOST_IN_FLIGHT:
             self.wait()
         bound = bind_launch(prepared)
@@ -198,7 +230,11 @@ class Run:
         """
         began = time.monotonic()
         for record in self.records:
-            state, cause = self._proof_of(record, began)
+            self._condition.calls.release()
+            try:
+                state, cause = self._proof_of(record, began)
+            finally:
+                self._condition.calls.acquire()
             began = time.monotonic()
             if state != "done":
                 cause = cause or RuntimeError("the provider gave no proof of success")

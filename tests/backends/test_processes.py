@@ -47,6 +47,27 @@ def test_a_process_ends_with_work_in_flight(driver_name: str, state: str) -> Non
 
 
 @driver
+def test_a_process_ends_while_a_submitted_loop_goes_on(driver_name: str) -> None:
+    """The worker calls its provider no more: libraries in C++ would not survive the
+    end of their thread."""
+    done = run(
+        """
+def forever(x):
+    return ta.while_loop(lambda s: ta.all(s > -2.0), lambda s: ta.tanh(s) + 0.5, x)
+runtime = ta.Runtime(device)
+graph = runtime.compile(ta.trace(forever, x))
+handle = runtime.submit(graph, ta.ExecutionInputs.of_tensors([x.into_value()]))
+try:
+    handle.wait(0.5)
+except ta.errors.OutcomePendingError:
+    print("bye")
+""",
+        driver_name,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "bye"), done.stderr
+
+
+@driver
 def test_a_forked_child_is_refused_and_the_parent_goes_on(driver_name: str) -> None:
     done = run(
         """
