@@ -517,3 +517,35 @@ def test_what_a_function_closes_over_must_not_need_a_gradient(
             ta.checkpoint(program)(x)
         else:
             ta.trace(program, X)(x)
+
+
+def test_forward_rules_may_be_given_argument_by_argument() -> None:
+    """They add up; None adds nothing. Both factors of each rule are told apart."""
+    f = ta.custom_jvp(lambda x, y: ta.sin(x) * y)
+    f.defjvps(
+        lambda t, out, x, y: 2.0 * t * ta.cos(x) * y, lambda t, out, x, y: t * out
+    )
+    x, y = np.float64(0.5), np.float64(3.0)
+    slopes = 2.0 * np.cos(x) * y, np.sin(x) * y
+    for run in (ta.grad(f, (0, 1)), ta.compile(ta.grad(f, (0, 1)))):
+        assert np.allclose([float(g) for g in run(x, y)], slopes, rtol=1e-14)
+    assert np.isclose(float(ta.jvp(f, (x, y), (1.0, 1.0))[1]), sum(slopes))
+    assert np.isclose(float(ta.grad(ta.grad(f))(x, y)), -2.0 * np.sin(x) * y)
+
+    pair = ta.custom_jvp(lambda x, y: (x * y, {"y": y}))
+    pair.defjvps(None, lambda t, out, x, y: (3.0 * t, {"y": t}))
+    _, pushed = ta.jvp(pair, (x, y), (1.0, 1.0))
+    assert (float(pushed[0]), float(pushed[1]["y"])) == (3.0, 1.0)
+    pair.defjvps(None, None)
+    assert float(ta.grad(lambda x: pair(x, x)[0])(x)) == 0.0
+
+
+def test_forward_rules_argument_by_argument_refuse_what_does_not_fit() -> None:
+    f = ta.custom_jvp(lambda x: x)
+    f.defjvps(None, None)
+    with pytest.raises(InvalidArgumentError, match="2 rules for 1 arguments"):
+        ta.grad(f)(np.float64(1.0))
+    with pytest.raises(DTypeError, match=r"rules\[0\]"):
+        f.defjvps(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="nondiff_argnums"):
+        ta.custom_jvp(lambda x, n: x, nondiff_argnums=1).defjvps(None)

@@ -217,3 +217,49 @@ def test_complex_second_derivatives_of_a_real_function() -> None:
     expected = 4 * (2 * np.real(np.conj(z) * v) * z + np.abs(z) ** 2 * v)
     _, found = ta.jvp(ta.grad(f), (z,), (v,))
     assert np.asarray(found) == pytest.approx(expected)
+
+
+def with_aux(x: Any) -> Any:
+    return ta.sum(x**3), {"twice": 2.0 * x, "said": "so"}
+
+
+AUXILIARY: dict[str, Fn] = {
+    "vjp": lambda x: ta.vjp(with_aux, x, has_aux=True)[2],
+    "jvp": lambda x: ta.jvp(with_aux, (x,), (x,), has_aux=True)[2],
+    "linearize": lambda x: ta.linearize(with_aux, x, has_aux=True)[2],
+}
+
+
+@pytest.mark.parametrize("name", AUXILIARY)
+def test_what_a_transform_gives_beside_its_value_keeps_the_derivatives_outside(
+    name: str,
+) -> None:
+    x = np.array([1.0, 2.0])
+    found = AUXILIARY[name](x)
+    assert found["said"] == "so"
+    assert found["twice"].tolist() == [2.0, 4.0]
+
+    def f(x: Any) -> Any:
+        return AUXILIARY[name](x)["twice"]
+
+    assert ta.grad(lambda x: ta.sum(f(x) * x))(x).tolist() == [4.0, 8.0]
+    assert ta.jvp(f, (x,), (x,))[1].tolist() == [2.0, 4.0]
+    assert ta.vmap(f)(x).tolist() == ta.compile(f)(x).tolist() == [2.0, 4.0]
+
+
+def test_the_value_and_the_derivative_stay_those_of_the_first_result() -> None:
+    x = np.array([1.0, 2.0])
+    y, pull, aux = ta.vjp(with_aux, x, has_aux=True)
+    assert (y.item(), pull(1.0)[0].tolist()) == (9.0, [3.0, 12.0])
+    assert (2.0 * aux["twice"]).tolist() == [4.0, 8.0]  # while `pull` is still there
+    y, dy, _ = ta.jvp(with_aux, (x,), (x,), has_aux=True)
+    assert (y.item(), dy.item()) == (9.0, 27.0)
+    y, push, _ = ta.linearize(with_aux, x, has_aux=True)
+    assert (y.item(), push(x).item()) == (9.0, 27.0)
+    for run in (
+        lambda f: ta.vjp(f, x, has_aux=True),
+        lambda f: ta.jvp(f, (x,), (x,), has_aux=True),
+        lambda f: ta.linearize(f, x, has_aux=True),
+    ):
+        with pytest.raises(ta.errors.InvalidArgumentError, match="has_aux"):
+            run(ta.sum)

@@ -11,8 +11,10 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial, update_wrapper
+from functools import partial, reduce, update_wrapper
 from typing import Any, final
+
+import optree
 
 from .._aval import Aval, is_inexact
 from .._ledger import STATE
@@ -25,7 +27,7 @@ from ._custom_rows import Residuals, jvp_row, pair_of, vjp_row
 from ._dispatch import HANDLES, apply
 from ._eager import EagerTensor
 from ._make import as_tensor
-from ._pytrees import flatten, need_callable, numbers_of
+from ._pytrees import NAMESPACE, flatten, need_callable, numbers_of, zeros_for
 
 Function = Callable[..., Any]
 
@@ -306,6 +308,50 @@ class custom_jvp(_Custom):
         need_callable("defjvp", rule, "rule")
         self._rule = rule
         return rule
+
+    def defjvps(self, *rules: Function | None) -> None:
+        """Give a rule for each argument: `rule(tangent, out, *primals)` is what its
+        tangent adds to that of the output; None where nothing depends on it.
+
+        Raises:
+            DTypeError: one of them cannot be called. What they give is checked when
+                they run.
+            InvalidArgumentError: some argument is fixed (`nondiff_argnums`).
+
+        Cost: constant.
+        """
+        for k, each in enumerate(rules):
+            if each is not None:
+                need_callable("defjvps", each, f"rules[{k}]")
+        if self._fixed:
+            raise InvalidArgumentError(
+                operation=self.name,
+                argument="defjvps",
+                found=f"fixed arguments (`nondiff_argnums={self._fixed}`)",
+                fix="give one rule for all: `defjvp`",
+            )
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            if len(rules) != len(primals):
+                raise InvalidArgumentError(
+                    operation=self.name,
+                    argument="defjvps",
+                    found=f"{len(rules)} rules for {len(primals)} arguments",
+                    fix="give one for each argument, or None",
+                )
+            parts = [
+                each(t, out, *primals)
+                for each, t in zip(rules, tangents, strict=True)
+                if each is not None and t is not None
+            ]
+            if not parts:
+                outs, out_def = flatten(out)
+                return out, unflatten(out_def, [zeros_for(as_tensor(y)) for y in outs])
+            add = partial(optree.tree_map, HANDLES.add, namespace=NAMESPACE)
+            return out, reduce(add, parts)
+
+        self._rule = rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rule is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import optree
 
@@ -20,25 +20,53 @@ from ._pytrees import (
     need_callable,
     relinked,
     tensors_of,
+    without_aux,
     zeros_for,
 )
 from ._transforms import grad
 
 
+@overload
 def jvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Literal[False] = False,
+) -> tuple[Any, Any]: ...
+
+
+@overload
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Literal[True],
+) -> tuple[Any, Any, Any]: ...
+
+
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: bool = False,
+) -> Any:
     """The value of `f` and its derivative along `tangents`, computed together.
 
         y, dy = ta.jvp(ta.sin, (np.zeros(3),), (np.ones(3),))
         assert dy.tolist() == [1.0, 1.0, 1.0]
 
     Args:
+        f: a function of tensors and pytrees of tensors (with `has_aux` it returns a
+            pair `(out, aux)`).
         primals: positional arguments, pytrees of arrays.
         tangents: pytrees of the same structure, shapes and dtypes.
 
     Returns:
-        `(out, tangent_out)`, pytrees of the same structure.
+        `(out, tangent_out)`, pytrees of the same structure; with `has_aux` `aux` comes
+        third.
 
     Raises:
         ShapeError, DTypeError, DeviceMismatchError: a tangent does not fit its primal.
@@ -63,6 +91,7 @@ def jvp(
             found=f"{len(tangents)} tangents for {len(primals)} primals",
             fix="give one tangent for each primal",
         )
+    run, kept = without_aux(f, "jvp") if has_aux else (f, [])
     state = STATE.get()
     outer = state.level
     core = ForwardRecord()
@@ -83,7 +112,7 @@ def jvp(
     before = STATE.get()
     try:
         enter_level(ForwardLevel(core, outer))
-        out = f(*trees)
+        out = run(*trees)
     finally:
         leave_level(before)
     del trees
@@ -103,10 +132,11 @@ def jvp(
             pushed.append(zeros_for(y))
     del outs, y
     core.close()  # what it held is the results' now
-    return (
+    both = (
         optree.tree_unflatten(out_def, values),
         optree.tree_unflatten(out_def, pushed),
     )
+    return (*both, kept.pop()) if has_aux else both
 
 
 def hvp(

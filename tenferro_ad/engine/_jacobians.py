@@ -27,7 +27,7 @@ from ._dispatch import HANDLES
 from ._eager import EagerTensor, constant
 from ._linear import LinearMap
 from ._make import as_tensor
-from ._pytrees import args_of, flatten, need_callable
+from ._pytrees import args_of, flatten, need_callable, without_aux
 from ._tape import StrongZero
 from ._transforms import Recording
 from ._vmap import ExampleProgram
@@ -72,7 +72,7 @@ def jacfwd(
     chunk_size = _checked(chunk_size, "jacfwd")
 
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        run, kept = _without_aux(f, "jacfwd") if has_aux else (f, [])
+        run, kept = without_aux(f, "jacfwd") if has_aux else (f, [])
         numbers = args_of(args, argnums, "jacfwd")
         linear = LinearMap("jacfwd", run, args, kwargs, numbers)
         outs = linear.values
@@ -133,7 +133,7 @@ def jacrev(
     chunk_size = _checked(chunk_size, "jacrev")
 
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        run, kept = _without_aux(f, "jacrev") if has_aux else (f, [])
+        run, kept = without_aux(f, "jacrev") if has_aux else (f, [])
         rec = Recording("jacrev")
         given = list(args)
         parts, xs, nodes = [], [], []
@@ -227,27 +227,6 @@ def _checked(chunk_size: Any, operation: str) -> int | None:
             fix="give a number of rows or columns of at least 1, or None for all",
         )
     return chunk_size
-
-
-def _without_aux(
-    f: Callable[..., Any], operation: str
-) -> tuple[Callable[..., Any], list[Any]]:
-    """`f` without its second result, which goes to the list."""
-    kept: list[Any] = []
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        found = f(*args, **kwargs)
-        if not (isinstance(found, tuple) and len(found) == 2):
-            raise InvalidArgumentError(
-                operation=operation,
-                argument="has_aux",
-                found="a function that did not return a pair (value, aux)",
-                fix="return `(value, aux)`, or drop `has_aux=True`",
-            )
-        kept.append(found[1])
-        return found[0]
-
-    return run, kept
 
 
 def _check_dtypes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import optree
 
@@ -13,22 +13,43 @@ from ..ops import evaluate
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._linear import LinearMap
-from ._pytrees import NAMESPACE, fitting, flatten, need_callable, zeros_for
+from ._pytrees import (
+    NAMESPACE,
+    fitting,
+    flatten,
+    need_callable,
+    without_aux,
+    zeros_for,
+)
 from ._trace import Spec, aval_like, concrete
 from ._transforms import vjp
 
 
-def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+@overload
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[Any, Callable[..., Any]]: ...
+
+
+@overload
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: Literal[True]
+) -> tuple[Any, Callable[..., Any], Any]: ...
+
+
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of `f` and its derivative at the primals as a linear function.
 
     Args:
-        f: a function of tensors and pytrees of tensors; called once.
+        f: a function of tensors and pytrees of tensors; called once (with `has_aux` it
+            returns a pair `(out, aux)`).
         primals: its positional arguments.
 
     Returns:
-        `(out, push)`; `push(*tangents)` takes pytrees like the primals and gives one
-        like `out`, as `ta.jvp` does, without running `f` again. It may be called any
-        number of times, and keeps what forward rules read until it is dropped.
+        `(out, push)`, or `(out, push, aux)`; `push(*tangents)` takes pytrees like the
+        primals and gives one like `out`, as `ta.jvp` does, without running `f` again.
+        It may be called any number of times, and keeps what forward rules read until it
+        is dropped.
 
     Raises:
         IntegerInputError: a primal is an integer. NoRuleError: an operation has no
@@ -39,7 +60,8 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     copies.
     """
     need_callable("linearize", f)
-    linear = LinearMap("linearize", f, primals, {}, range(len(primals)))
+    run, kept = without_aux(f, "linearize") if has_aux else (f, [])
+    linear = LinearMap("linearize", run, primals, {}, range(len(primals)))
 
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
@@ -64,7 +86,8 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
             ],
         )
 
-    return optree.tree_unflatten(linear.out_def, linear.values), push
+    value = optree.tree_unflatten(linear.out_def, linear.values)
+    return (value, push, kept.pop()) if has_aux else (value, push)
 
 
 # ---- transposition -------------------------------------------------------------------

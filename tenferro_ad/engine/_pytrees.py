@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,27 @@ TREES: Final = (
     "pass tensors in a pytree: lists, dicts, or a class that `optree` knows (in its "
     "namespace `tenferro_ad`)"
 )
+
+
+def without_aux(
+    f: Callable[..., Any], operation: str
+) -> tuple[Callable[..., Any], list[Any]]:
+    """`f` without its second result, which goes to the list."""
+    kept: list[Any] = []
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = f(*args, **kwargs)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise InvalidArgumentError(
+                operation=operation,
+                argument="has_aux",
+                found="a function that did not return a pair (value, aux)",
+                fix="return `(value, aux)`, or drop `has_aux=True`",
+            )
+        kept.append(found[1])
+        return found[0]
+
+    return run, kept
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:

@@ -8,7 +8,7 @@ stay tracked there, so transforms nest in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import optree
 
@@ -25,6 +25,7 @@ from ._dispatch import chain_of, enter_level, leave_level, living, value_at
 from ._eager import EagerTensor, constant
 from ._levels import ReverseLevel
 from ._pytrees import (
+    NAMESPACE,
     TREES,
     args_of,
     fitting,
@@ -33,6 +34,7 @@ from ._pytrees import (
     need_callable,
     relinked,
     tensors_of,
+    without_aux,
     zeros_for,
 )
 from ._tape import (
@@ -91,6 +93,10 @@ class Recording:
         if chain is not None and chain[0] is self.core:
             chain = chain[2]
         return value_at(y._record, chain)
+
+    def as_outside(self, leaf: Any) -> Any:
+        """A leaf of an auxiliary result: a tensor as `outside`, others as they are."""
+        return self.outside(leaf) if isinstance(leaf, EagerTensor) else leaf
 
     def cotangents(
         self, seeds: dict[int, EagerTensor], strong_zero: StrongZero
@@ -251,18 +257,44 @@ def grad(
     return grad_f
 
 
+@overload
 def vjp(
-    f: Callable[..., Any], *primals: Any, strong_zero: StrongZero = "auto"
-) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
+    f: Callable[..., Any],
+    *primals: Any,
+    has_aux: Literal[False] = False,
+    strong_zero: StrongZero = "auto",
+) -> tuple[Any, Callable[..., tuple[Any, ...]]]: ...
+
+
+@overload
+def vjp(
+    f: Callable[..., Any],
+    *primals: Any,
+    has_aux: Literal[True],
+    strong_zero: StrongZero = "auto",
+) -> tuple[Any, Callable[..., tuple[Any, ...]], Any]: ...
+
+
+def vjp(
+    f: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    strong_zero: StrongZero = "auto",
+) -> Any:
     """The value of `f` and the function that pulls cotangents back.
 
         y, pull = ta.vjp(lambda x: 2.0 * x, np.ones(3))
         (back,) = pull(ta.ones(3))
 
+    Args:
+        f: a function of tensors and pytrees of tensors (with `has_aux` it returns a
+            pair `(out, aux)`).
+        strong_zero: see `grad`.
+
     Returns:
         `(out, pull)`; `pull(ct)` takes a pytree like `out` and gives a tuple with one
         pytree for each primal. It may be called any number of times; it keeps what the
-        rules declared until it is dropped.
+        rules declared until it is dropped. With `has_aux` it is `(out, pull, aux)`.
 
     Raises:
         IntegerInputError: a primal is an integer.
@@ -272,6 +304,7 @@ def vjp(
     Cost: one forward pass; each `pull` one backward pass.
     """
     need_callable("vjp", f)
+    run, kept = without_aux(f, "vjp") if has_aux else (f, [])
     rec = Recording("vjp")
     trees, parts = [], []
     tree: Any = None
@@ -279,8 +312,10 @@ def vjp(
         tree, nodes, tensors = rec.leaves(primal, f"primal {n}")
         trees.append(tree)
         parts.append((nodes, tensors, flatten(primal)[1]))
-    out = rec.call(f, trees, {})
+    out = rec.call(run, trees, {})
     del tree, trees
+    if has_aux:
+        aux = optree.tree_map(rec.as_outside, kept.pop(), namespace=NAMESPACE)
     outs, out_def = flatten(out)
     del out
     at = []
@@ -326,4 +361,5 @@ def vjp(
             for nodes, tensors, treedef in parts
         )
 
-    return optree.tree_unflatten(out_def, values), pull
+    value = optree.tree_unflatten(out_def, values)
+    return (value, pull, aux) if has_aux else (value, pull)

@@ -92,7 +92,9 @@ class _Optimizer(ABC):
             leaves = optree.tree_leaves(params, namespace=_TREES)
             # A tied parameter stands in the tree more than once and is updated once.
             leaves = list({id(w): w for w in leaves}.values())
-            pairs = [(w, g) for w in leaves if (g := grads.grad(w)) is not None]
+            pairs: list[tuple[Any, Any]] = [
+                (w, g) for w in leaves if (g := grads.grad(w)) is not None
+            ]
         else:
             pairs = _paired(params, grads)
         steps = self.steps + 1
@@ -251,7 +253,7 @@ class _Optimizer(ABC):
         """The new parameter and its new state."""
 
 
-def _paired(params: Any, grads: Any) -> list[tuple[ta.EagerTensor, ta.EagerTensor]]:
+def _paired(params: Any, grads: Any) -> list[tuple[Any, Any]]:
     """Variables and their gradients, of two pytrees of one structure."""
     leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
     tokens = [_token(w, "update") for w in leaves]
