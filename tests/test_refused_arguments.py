@@ -14,6 +14,7 @@ from tenferro_ad.backends.fake import FakeProvider
 from tenferro_ad.errors import (
     DeviceMismatchError,
     DTypeError,
+    ExpiredCapabilityError,
     IndexRangeError,
     InvalidArgumentError,
     TenferroError,
@@ -116,6 +117,20 @@ def test_a_tensor_goes_through_dlpack_to_the_device_that_is_asked_for() -> None:
     with ta.forbid(copies=True, allocations=True):
         assert ta.from_dlpack(x).device is x.device
         assert ta.from_dlpack(x) is not x
+
+
+def test_an_update_needs_a_target_and_all_operands() -> None:
+    w = ta.variable(np.ones(3))
+    step = ta.fused(lambda E, p, g: p - g)
+    with ta.exclusive(w) as (target,):
+        for operands in ((), (1.0, 2.0)):
+            with pytest.raises(InvalidArgumentError, match="expression of 2"):
+                ta.update(target, step, *operands)
+    with pytest.raises(ExpiredCapabilityError):
+        ta.update(target, step, 1.0)
+    with pytest.raises(InvalidArgumentError, match="Give p, g"):
+        step(w)
+    assert w.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_an_update_reads_no_view_of_another_device() -> None:

@@ -129,6 +129,15 @@ class Fused:
         self.op = op
 
     def __call__(self, *operands: Any) -> EagerTensor:
+        """The expression at every index of the operands, which broadcast.
+
+        Raises:
+            InvalidArgumentError: another number of operands.
+            DTypeError, ShapeError: as its functions and broadcasting raise.
+
+        Cost: one allocation of the result's size, one pass.
+        """
+        _need_operands(self.op.name, self, len(operands))
         return HANDLES[self.op](*operands)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -199,7 +208,8 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
             if view
             else "lend a view: `with ta.exclusive(w) as (target,): ...`",
         )
-    device = target._device
+    _need_operands("update", kernel, len(operands) + 1)
+    device = target.device
     lent = getattr(device, "takes_views", False)  # launches use views, not arrays
     aval = aval_of(target.shape, target.dtype, device)
     known = [_known(x, aval) for x in operands]
@@ -226,6 +236,18 @@ def update(target: TensorViewMut, kernel: Fused, *operands: Any) -> None:
         plan.overwrite(out, *arrays, out)
     finally:
         loud(before)
+
+
+def _need_operands(operation: str, kernel: Fused, count: int) -> None:
+    wanted = len(kernel.op.args)
+    if count != wanted:
+        raise InvalidArgumentError(
+            operation=operation,
+            argument="operands",
+            found=f"{count} operands for an expression of {wanted}",
+            fix=f"give {', '.join(kernel.op.args)}"
+            + (", the first as the target" if operation == "update" else ""),
+        )
 
 
 _Views = TensorView | TensorViewMut

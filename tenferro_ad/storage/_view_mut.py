@@ -271,10 +271,6 @@ class TensorViewMut(MoveOnly):
         root = mut._mut_claim._root.value
         return host_array(self._vm_descriptor, root.allocation)
 
-    @property
-    def _device(self) -> Any:
-        return self._vm_mut._mut_claim._root.value._context.provider
-
     def write(self) -> HostArray:
         """A writable array over the same bytes; it holds the borrow while it lives.
 
