@@ -89,8 +89,12 @@ def potrf(x: Array) -> Array:
 
 
 def heevd(x: Array) -> tuple[Array, Array]:
-    """Eigenvalues in ascending order, eigenvectors as columns."""
+    """Eigenvalues in ascending order, eigenvectors as columns; NaN for a matrix that is
+    not finite, where LAPACK may give numbers that have nothing to do with it."""
     found = converged("eigh", np.linalg.eigh, x)
+    lost = ~np.isfinite(x).all((-2, -1))
+    if lost.any():
+        found.eigenvalues[lost] = found.eigenvectors[lost] = np.nan
     return found.eigenvalues, found.eigenvectors
 
 

@@ -660,3 +660,15 @@ def test_a_singular_matrix_has_a_sign_of_zero() -> None:
     sign, log = linalg.slogdet(ta.asarray(np.zeros((2, 2))))
     assert value(sign) == 0
     assert value(log) == -np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_matrices_that_are_not_finite_have_no_eigenvalues(dtype: Any) -> None:
+    """LAPACK gives [-sqrt 2, sqrt 2] for the second one."""
+    x = np.array(
+        [[[2, 1], [1, 2]], [[np.nan, 1], [1, 2]], [[2, 1], [1, np.inf]]], dtype
+    )
+    w, v = linalg.eigh(x)
+    assert np.allclose(np.asarray(w)[0], [1.0, 3.0])
+    for found in (np.asarray(w)[1:], np.asarray(v)[1:], linalg.eigvalsh(x[1])):
+        assert np.isnan(np.asarray(found)).all()
