@@ -163,7 +163,8 @@ def members(thing: Any) -> Iterator[str]:
         return
     for name in dir(thing):
         owners = [base for base in thing.__mro__ if name in vars(base)]
-        if name[0] != "_" and owners[0].__module__.startswith("tenferro_ad"):
+        is_ours = owners[0].__module__.startswith("tenferro_ad")
+        if name[0] != "_" and is_ours and hasattr(thing, name):
             yield name
 
 

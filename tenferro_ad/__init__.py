@@ -277,6 +277,7 @@ from .engine import (
 )
 from .engine import branch as cond
 from .engine import missing_in as _missing_in
+from .engine import name_elsewhere as _name_elsewhere
 from .engine import program_of as trace
 from .runtime import (
     BorrowedBindings,
@@ -629,3 +630,4 @@ errors.publish(globals()[_name] for _name in __all__)
 for _room in (linalg, nn, optim, random, special, fft):
     vars(_room)["__getattr__"] = _missing_in(_room.__name__)
 globals()["__getattr__"] = _missing_in(__name__)
+_name_elsewhere(EagerTensor)

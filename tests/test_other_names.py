@@ -57,6 +57,19 @@ def test_a_tensor_says_what_there_is_instead(name: str, said: str) -> None:
     )
 
 
+def test_names_of_others_are_no_members_of_tensors() -> None:
+    """Nor does the class ask a function for each attribute: that would cost."""
+    x = ta.asarray([1.0])
+    for name in ("detach", "exp", "norm"):
+        assert name not in dir(x)
+        assert not hasattr(x, name)
+        assert not hasattr(type(x), name)
+        with pytest.raises(AttributeError, match="type object 'EagerTensor' has no"):
+            getattr(type(x), name)
+    assert {"shape", "at", "astype"} <= set(dir(x))
+    assert not hasattr(type(x), "__getattr__")
+
+
 @pytest.mark.parametrize("thing", [ta, ta.nn, ta.optim, ta.asarray([1.0])])
 def test_names_that_nobody_has_are_refused_as_python_does(thing: Any) -> None:
     for name in ("sinn", "_repr_html_", "__cuda_array_interface__"):

@@ -64,6 +64,7 @@ from ._named_sizes import trace as program_of  # `trace` is the one of a matrix
 from ._namespace import *
 from ._numbers import dtype_of, real_of
 from ._other_names import missing_in as missing_in
+from ._other_names import name_elsewhere as name_elsewhere
 from ._plan import Plan, plan
 from ._pytrees import numbers_of, stop_gradient
 from ._registration import Operation as Operation

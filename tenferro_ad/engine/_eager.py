@@ -34,6 +34,7 @@ from ..storage import (
 from ..tape import Leaf
 from ._moved_out import gone
 from ._numbers import need_parts
+from ._other_names import OtherNames
 from ._value_guard import ValueGuard
 from ._watched_sizes import WATCH, Watch
 
@@ -44,7 +45,7 @@ else:
 
 
 @final
-class EagerTensor(Operators):
+class EagerTensor(OtherNames, Operators):
     """A handle on one immutable value.
 
     Made by `ta.asarray`, `ta.variable` and operations, not by calling the class.

@@ -26,7 +26,6 @@ from ._eager import EagerTensor
 from ._interchange import dlpack_device, to_dlpack
 from ._namespace import VERSIONS
 from ._numpy_calls import array_function, array_ufunc
-from ._other_names import missing_of_tensor
 from ._tape import backward_from
 
 Axis = _reductions.Axis
@@ -301,8 +300,6 @@ def _attach() -> None:
         members[f"__{python}__"] = _comparable(members[f"__{python}__"])
     members["__pow__"] = _elementwise.pow
     members["__rpow__"] = _reflected(_elementwise.pow)
-    members["__getattr__"] = missing_of_tensor  # names that other libraries have
-    members["__getattr__"] = missing_of_tensor  # names that other libraries have
     for name, value in members.items():
         setattr(EagerTensor, name, value)
 

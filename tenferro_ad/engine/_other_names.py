@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, final
 
 _ROOMS: Final = ("linalg", "fft", "special", "random", "nn", "optim")
 # Functions: theirs, and ours.
@@ -142,10 +142,45 @@ def missing_in(module: str) -> Callable[[str], Any]:
     return missing
 
 
-def missing_of_tensor(x: Any, name: str) -> NoReturn:
-    """`EagerTensor.__getattr__`: names that the class lacks."""
-    said = f"'EagerTensor' object has no attribute '{name}'"
-    raise _error(said, _OF_TENSORS.get(name) or _hint(name), name, x)
+class OtherNames:
+    """Base of tensors: names that they lack and other libraries' tensors have.
+
+    Each name stands for itself, because a class with `__getattr__` is slower at every
+    attribute that it has.
+    """
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self)} - {*vars(OtherNames)})
+
+
+@final
+class _Elsewhere:
+    """One such name: whoever asks for it gets an `AttributeError`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, x: Any, kind: type) -> NoReturn:
+        name = self._name
+        what = f"'{kind.__name__}' object"
+        if x is None:
+            x, what = kind, f"type object '{kind.__name__}'"
+        said = f"{what} has no attribute '{name}'"
+        raise _error(said, _OF_TENSORS.get(name) or _hint(name), name, x)
+
+
+def name_elsewhere(kind: type) -> None:
+    """Let `OtherNames` know what `kind` lacks, once the package has all its names."""
+    package = sys.modules[__name__.partition(".")[0]]
+    rooms = [package, *[getattr(package, room) for room in _ROOMS]]
+    functions = [name for room in rooms for name in room.__all__ if name.islower()]
+    for name in (*_OURS, *_WAYS, *_OF_TENSORS, *functions):
+        if not hasattr(kind, name):
+            setattr(OtherNames, name, _Elsewhere(name))
 
 
 def _hint(name: str) -> str | None:
