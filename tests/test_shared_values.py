@@ -128,8 +128,11 @@ def test_what_is_no_tensor_leaves_a_region_as_it_is() -> None:
         return {"y": x * 2.0, "n": 3, "name": "f"}
 
     x = ta.variable(ONES)
-    regions = (ta.checkpoint(f), ta.checkpoint(f, budget=10**6))
-    for region in regions:
+    ways: list[Any] = [{}, {"budget": 10**6}, {"boundaries": "auto"}]
+    for how in ways:
+        region = ta.checkpoint(f, **how)
+        alone = ta.checkpoint(lambda x: 3, **how)
+        assert ta.compile(lambda x, alone=alone: (x, alone(x)))(x)[1] == 3
         with ta.Tape():
             recorded = region(x)
         traced = ta.trace(region, ta.Spec((3,)))(x)

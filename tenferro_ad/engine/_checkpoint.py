@@ -229,6 +229,8 @@ def _in_regions(
             metadata,
             taken,
         )
+        if not program.outputs:
+            return optree.tree_unflatten(out_def, merged((), metadata))
         given = [x for x in leaves if isinstance(x, EagerTensor)] + constants
         tracked = tuple(
             x.dtype.kind in "fc" and (x.is_tracked or x.leaf is not None) for x in given
