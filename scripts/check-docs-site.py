@@ -163,8 +163,9 @@ def members(thing: Any) -> Iterator[str]:
         return
     for name in dir(thing):
         owners = [base for base in thing.__mro__ if name in vars(base)]
-        is_ours = owners[0].__module__.startswith("tenferro_ad")
-        if name[0] != "_" and is_ours and hasattr(thing, name):
+        if name[0] == "_" or not hasattr(thing, name):
+            continue
+        if owners[0].__module__.startswith("tenferro_ad"):
             yield name
 
 
