@@ -47,6 +47,7 @@ def test_a_module_says_what_there_is_instead(room: Any, name: str, said: str) ->
         ("transpose", "Use `ta.permute_dims`."),
         ("norm", "Use `ta.linalg.norm`."),
         ("cpu", 'Call `x.to("cpu")`.'),
+        ("t", "Use `ta.matrix_transpose`."),
     ],
 )
 def test_a_tensor_says_what_there_is_instead(name: str, said: str) -> None:

@@ -106,8 +106,9 @@ class AtKey:
             IndexRangeError, ShapeError: as `x[key]` and broadcasting raise.
             DTypeError: `x` cannot hold the values, or a key of another kind.
 
-        Cost: a mask, the placed values and the result are allocated; for index arrays
-            also the order of the values, and the indices. No copies.
+        Cost: a mask, the placed values and the result are allocated, and a scalar for
+            the truth in the mask and for a number; for index arrays also the order of
+            the values, and the indices. No copies.
         """
         return self._changed("set", values)
 

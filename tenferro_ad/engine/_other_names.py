@@ -78,6 +78,7 @@ _WAYS: Final = {
 }
 _OF_TENSORS: Final = {
     "grad": "`tape.backward` gives a bundle; read `grads.grad(w)`",
+    "t": "use `ta.matrix_transpose`",
     "retain_grad": "call `tape.retain(x)`, or differentiate by `x` as a variable",
 }
 _CLASSES: Final = {
