@@ -255,7 +255,9 @@ class PartsMaker:
         if eq.mode == "over" and k == 0:
             return True  # a view or not: the result has its layout
         s, v = self.schedule, eq.operands[k]
-        is_same = s.roots[v] is s.roots[eq.outs[0]]
+        root, target = s.roots[v], s.roots[eq.outs[0]]
+        is_taken = root.kind == "input" and target.taken == root.number
+        is_same = root is target or is_taken
         return eq.mode != "into" and is_same and v not in s.layouts
 
     def _chained(self, chain: Chain) -> Part:

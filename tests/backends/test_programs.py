@@ -208,28 +208,32 @@ def test_training_in_place(eager_lane: Lane) -> None:
 
 def test_a_compiled_step_takes_over_its_inputs(eager_lane: Lane) -> None:
     """Donated parameters and state: nothing is allocated for them."""
-    lane = eager_lane
-    with ta.default_device(lane.device):
-        x = ta.asarray(f4(8, 4, seed=5))
-        optimizer = ta.optim.Adam(0.05)
+    lane, optimizer = eager_lane, ta.optim.Adam(0.05)
 
-        def step(w: Any, state: Any) -> Any:
-            grads = ta.grad(lambda w: ta.mean(ta.square(x @ w - 1.0)))(w)
-            return optimizer.apply(w, grads, state)
+    def step(w: Any, state: Any, x: Any) -> Any:
+        grads = ta.grad(lambda w: ta.mean(ta.square(x @ w - 1.0)))(w)
+        return optimizer.apply(w, grads, state)
 
-        run = ta.compile(step, donate_argnums=(0, 1))
-        w = ta.asarray(f4(4, 4, seed=6))
-        state = optimizer.init(w)
-        for _ in range(2):
-            w, state = run(w, state)
+    def trained(device: Any, donate: Any) -> Any:
+        with ta.default_device(device):
+            run = ta.compile(step, donate_argnums=donate)
+            x, w = ta.asarray(f4(8, 4, seed=5)), ta.asarray(f4(4, 4, seed=6))
+            state = optimizer.init(w)
+            for _ in range(3):
+                lane.device.drain()
+                with ta.ledger() as led:
+                    w, state = run(w, state, x)
             lane.device.drain()
-        with ta.ledger() as led:
-            w, state = run(w, state)
-        lane.device.drain()
-    assert led.copies == {}
-    if lane.name != "webgpu":  # every place of an arena is an allocation there
-        assert led.allocations == {"OperationOutput": 1}
-    assert state["steps"].item() == 3
+        assert led.copies == {}
+        return led.allocations, state["steps"].item(), w.to("cpu").numpy()
+
+    _, _, wanted = trained("cpu", ())
+    for donate in ((0, 1), 0, 1):
+        allocations, steps, found = trained(lane.device, donate)
+        if lane.name != "webgpu" and donate == (0, 1):  # places are allocations there
+            assert allocations == {"OperationOutput": 1}
+        assert steps == 3
+        assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_tracing_large_values_gives_nothing_back(eager_lane: Lane) -> None:
