@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import InvalidArgumentError, ShapeError, named
 from ..ops import span
@@ -21,6 +21,8 @@ __all__ = [
 ]
 
 
+Padding = Extent | Literal["same", "valid"]
+
 # ---- convolutions --------------------------------------------------------------------
 
 
@@ -31,21 +33,50 @@ def _conv(
     w: Any,
     b: Any,
     stride: Extent,
-    padding: Extent,
+    padding: Padding,
     dilation: Extent,
     groups: int,
 ) -> EagerTensor:
     x, w = tensors(x, w)
     need_spatial(name, x.shape, n)
+    steps = extents(name, "stride", stride, n, 1)
+    apart = extents(name, "dilation", dilation, n, 1)
+    if isinstance(padding, str):
+        x, zeros = _by_name(name, x, w, steps, padding, apart)
+    else:
+        zeros = extents(name, "padding", padding, n, 0)
     y: EagerTensor = HANDLES.conv(
-        x,
-        w,
-        extents(name, "stride", stride, n, 1),
-        extents(name, "padding", padding, n, 0),
-        extents(name, "dilation", dilation, n, 1),
-        int_of(name, "groups", groups),
+        x, w, steps, zeros, apart, int_of(name, "groups", groups)
     )
     return _biased(name, y, b, n)
+
+
+def _by_name(
+    name: str,
+    x: EagerTensor,
+    w: EagerTensor,
+    steps: tuple[int, ...],
+    padding: str,
+    apart: tuple[int, ...],
+) -> tuple[EagerTensor, tuple[int, ...]]:
+    """Images, and the zeros at both ends of each axis. What "same" has left over for
+    one end is put to the later one beforehand."""
+    if padding == "valid" or w.ndim != x.ndim:
+        return x, (0,) * len(steps)
+    if padding != "same" or set(steps) != {1}:
+        strided = f'"same" for a stride of {steps}'
+        raise InvalidArgumentError(
+            operation=name,
+            argument="padding",
+            found=strided if padding == "same" else repr(padding),
+            fix='pass numbers of zeros, "valid", or "same" with a stride of 1',
+        )
+    lost = [d * max(k - 1, 0) for d, k in zip(apart, w.shape[2:], strict=True)]
+    if any(m % 2 for m in lost):
+        longer = [size + m % 2 for size, m in zip(x.shape[2:], lost, strict=True)]
+        whole = tuple([span(0, size, 1) for size in x.shape])
+        x = HANDLES.place(x, (*x.shape[:2], *longer), whole, 0)
+    return x, tuple([m // 2 for m in lost])
 
 
 def _biased(name: str, y: EagerTensor, b: Any, n: int) -> EagerTensor:
@@ -71,7 +102,7 @@ def conv1d(
     b: Any = None,
     *,
     stride: Extent = 1,
-    padding: Extent = 0,
+    padding: Padding = 0,
     dilation: Extent = 1,
     groups: int = 1,
 ) -> EagerTensor:
@@ -92,7 +123,7 @@ def conv2d(
     b: Any = None,
     *,
     stride: Extent = 1,
-    padding: Extent = 0,
+    padding: Padding = 0,
     dilation: Extent = 1,
     groups: int = 1,
 ) -> EagerTensor:
@@ -103,7 +134,9 @@ def conv2d(
         w: (out channels, channels / groups, kernel height, kernel width).
         b: one number for each output channel, or None.
         stride: distance of neighbouring windows; one integer or one for each axis.
-        padding: zeros at both ends of each axis.
+        padding: zeros at both ends of each axis; "valid" for none, "same" for so many
+            that the result has the size of the images, for a stride of 1 (of an odd
+            number the later end gets one more).
         dilation: distance of neighbouring kernel elements.
         groups: channels and output channels fall into so many independent groups.
 
@@ -114,8 +147,9 @@ def conv2d(
         ShapeError: operands do not fit, or the kernel exceeds the padded image.
         InvalidArgumentError, DTypeError: a parameter is out of range or no integer.
 
-    Cost: allocates the result (twice with `b`: product and sum); no copies. Scratch for
-        the unfolded windows of a block of images, about 1 MiB or one image, kept by the
+    Cost: allocates the result (twice with `b`: product and sum), and the images again
+        where "same" needs an odd number of zeros; no copies. Scratch for the unfolded
+        windows of a block of images, about 1 MiB or one image, kept by the
         thread.
     """
     return _conv("conv2d", 2, x, w, b, stride, padding, dilation, groups)
@@ -128,7 +162,7 @@ def conv3d(
     b: Any = None,
     *,
     stride: Extent = 1,
-    padding: Extent = 0,
+    padding: Padding = 0,
     dilation: Extent = 1,
     groups: int = 1,
 ) -> EagerTensor:

@@ -273,6 +273,35 @@ def test_bias_is_added_to_every_channel():
     )
 
 
+@pytest.mark.parametrize("kernel", [(1, 2), (3, 4), (4, 1)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_padding_by_name(kernel, dilation):
+    """As many zeros as keep the size; of an odd number the later end gets one more."""
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, *kernel))
+    lost = [dilation * (k - 1) for k in kernel]
+    padded = np.pad(x, ((0, 0), (0, 0), *[(m // 2, m - m // 2) for m in lost]))
+
+    def same(x, w):
+        return ta.conv2d(x, w, padding="same", dilation=dilation, groups=2)
+
+    y = np.asarray(same(x, w))
+    assert y.shape == (2, 6, 7, 6)
+    bare = ta.conv2d(padded, w, dilation=dilation, groups=2)
+    np.testing.assert_allclose(y, np.asarray(bare), rtol=1e-12, atol=1e-12)
+    valid = ta.conv2d(padded, w, padding="valid", dilation=dilation, groups=2)
+    assert np.array_equal(np.asarray(valid), np.asarray(bare))
+    ta.testing.check_grads(lambda x, w: ta.sin(same(x, w)), (x, w), order=1)
+
+
+@pytest.mark.parametrize(
+    "given", [{"padding": "SAME"}, {"padding": "same", "stride": 2}]
+)
+def test_padding_by_name_refuses_what_has_no_answer(given):
+    with pytest.raises(InvalidArgumentError, match="`conv1d` refused `padding`"):
+        ta.conv1d(np.ones((1, 1, 5)), np.ones((1, 1, 2)), **given)
+
+
 def test_conv_refuses_what_does_not_fit():
     x, w, _ = operands("same", "float64")
     with pytest.raises(ShapeError, match="groups"):
