@@ -362,7 +362,8 @@ def where(condition: Any, x1: Any, x2: Any, /) -> EagerTensor:
 
     Cost: one allocation of the result's size, one pass; retains `condition` only.
     """
-    condition = as_tensor(condition, device_in((condition, x1, x2)))
+    if type(condition) is not EagerTensor:
+        condition = as_tensor(condition, device_in((x1, x2)))
     if condition.dtype.kind != "b":
         raise DTypeError(
             operation="where",

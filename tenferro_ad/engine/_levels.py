@@ -183,11 +183,13 @@ class ForwardLevel:
             STATE.set(state)
         if call.is_select:
             self.core.has_select = True
-        known = {id(x) for x in (*values, *tangents)}
-        made = []
-        for t in pushed:
-            if bare and id(t) in known and t is not None:
-                hold(t)  # a rule that hands on what it was given
-            known.add(id(t))
-            made.append(-1 if t is None else self.core.seed(t))
-        return made
+        if bare:
+            _hold_given(pushed, (*values, *tangents))
+        return [-1 if t is None else self.core.seed(t) for t in pushed]
+
+
+def _hold_given(pushed: list[Any], given: tuple[Any, ...]) -> None:
+    """Hold tangents that a rule handed on from what it was given, or gave twice."""
+    for k, t in enumerate(pushed):
+        if t is not None and any(t is x for x in (*given, *pushed[:k])):
+            hold(t)

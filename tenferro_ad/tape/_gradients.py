@@ -55,9 +55,10 @@ class Gradients:
         self._taken: set[Leaf] = set()
 
     def __del__(self) -> None:
-        # A handle in `_chains` gives its own hold back.
-        chains = self._chains
-        let_go(r for token, r in self._records.items() if chains.get(token) is None)
+        for token, record in self._records.items():
+            # A handle in `_chains` gives its own hold back.
+            if record.tokens and self._chains.get(token) is None:
+                let_go((record,))
 
     def _token(self, key: Any, operation: str) -> Leaf:
         token = getattr(key, "_link", None)
