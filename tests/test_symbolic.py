@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -356,3 +357,41 @@ def test_mistakes_in_traces_show_through() -> None:
         ta.trace(lambda x: x @ ta.ones((5, 2)), N)
     with pytest.raises(ZeroDivisionError):
         ta.trace(lambda x: x / (1 // 0), N)
+
+
+SIZED: dict[str, Any] = {
+    "product": lambda x: x * x.shape[0],
+    "mean": lambda x: ta.sum(x) / x.size,
+    "float": lambda x: x * (x.shape[0] * 2.0),
+    "where": lambda x: ta.where(x > 0, x.shape[0], x),
+    "set": lambda x: x.at[0].set(x.shape[0]),
+    "einsum": lambda x: ta.einsum(",i->i", x.shape[0], x),
+    "carry": lambda x: ta.scan(lambda c, t: (c + t, None), x.shape[0], x)[0],
+    "loop": lambda x: ta.scan(lambda c, t: (c + x.shape[0], c), x[0], x)[1],
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_size_is_a_number_like_any_other(name: str) -> None:
+    """It is weak: single precision stays what it is."""
+    fn, x = SIZED[name], ta.asarray(np.arange(1, 8, dtype=np.float32))
+    traced = ta.trace(fn, ta.Spec(("n",), np.float32))
+    agree(traced(x), fn(x), 1e-6)
+
+
+class Count(enum.IntEnum):
+    THREE = 3
+
+
+@pytest.mark.parametrize("name", ["product", "where", "set", "einsum", "carry", "loop"])
+def test_numbers_of_other_classes_are_weak(name: str) -> None:
+    x = ta.asarray(np.arange(1, 4, dtype=np.float32))
+    fns: dict[str, Any] = {
+        "product": lambda n: x * n,
+        "where": lambda n: ta.where(x > 0, n, x),
+        "set": lambda n: x.at[0].set(n),
+        "einsum": lambda n: ta.einsum(",i->i", n, x),
+        "carry": lambda n: ta.scan(lambda c, t: (c + t, None), n, x)[0],
+        "loop": lambda n: ta.scan(lambda c, t: (c + n, c), x[0], x)[1],
+    }
+    agree(fns[name](Count.THREE), fns[name](3), 0)

@@ -20,7 +20,7 @@ from ..runtime import default_device
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor, device_in
-from ._operands import number_handle
+from ._operands import number_handle, plain
 from ._pytrees import flatten
 from ._trace import traced
 
@@ -44,6 +44,7 @@ def rooted(x: EagerTensor) -> EagerTensor:
 def placed(x: Any, device: Any, beside: np.dtype[Any] | None = None) -> EagerTensor:
     """What a body gives, as a tensor: outside data goes to the device of the rest, and
     numbers are weak beside a value of a dtype."""
+    x = plain(x)
     if type(x) not in NUMBERS:
         return as_tensor(x, device)
     return number_handle(x, np.dtype(type(x)) if beside is None else beside, device)
@@ -61,6 +62,7 @@ class Carry:
 
     def __init__(self, tree: Any, argument: str, others: Sequence[EagerTensor]) -> None:
         leaves, self.treedef = flatten(tree)
+        leaves = [plain(x) for x in leaves]
         self.device = device_in([*leaves, *others]) or default_device()
         self._leaves = [
             x if type(x) in NUMBERS else as_tensor(x, self.device) for x in leaves

@@ -21,6 +21,7 @@ from ..ops import einsum_sizes
 from ._dispatch import HANDLES
 from ._eager import EagerTensor
 from ._make import as_tensor, device_in
+from ._operands import plain
 
 __all__ = ["einsum"]
 
@@ -78,8 +79,8 @@ def einsum(
         that tracked ones are multiplied with. Backward costs at most three times the
         forward pass: it computes needed intermediate results again.
     """
-    device = device_in(operands)
-    xs = tuple([x if type(x) in _NUMBERS else as_tensor(x, device) for x in operands])
+    device, given = device_in(operands), [plain(x) for x in operands]
+    xs = tuple([x if type(x) in _NUMBERS else as_tensor(x, device) for x in given])
     shapes = tuple([() if type(x) in _NUMBERS else x.shape for x in xs])
     equation = _explicit(subscripts, shapes)
     return F.einsum(xs, equation, _path(equation, shapes, optimize))  # type: ignore[no-any-return]

@@ -24,6 +24,7 @@ from ._fn_indexing import leading_part, whole_key
 from ._fn_movement import broadcast_to
 from ._known_indices import check_known
 from ._make import as_tensor, tensors
+from ._operands import plain
 
 __all__ = [
     "index_add",
@@ -329,6 +330,7 @@ def fitting(operation: str, argument: str, values: Any, x: EagerTensor) -> Eager
     Raises:
         DTypeError: the dtype of `x` cannot hold such values.
     """
+    values = plain(values)
     if isinstance(values, bool | int | float | complex):
         dtype = np.result_type(x.dtype, values)
         if dtype == x.dtype:

@@ -62,6 +62,18 @@ def number_handle(value: Any, dtype: np.dtype[Any], device: Any) -> EagerTensor:
     return found
 
 
+def plain(x: Any) -> Any:
+    """A Python number as it is: one of a subclass (an `IntEnum`, a watched size) is
+    weak like the number that it is. Anything else comes back."""
+    if type(x) in NUMBERS or isinstance(x, np.generic):
+        return x
+    if isinstance(x, int):
+        return int(x)
+    if isinstance(x, float):
+        return float(x)
+    return complex(x) if isinstance(x, complex) else x
+
+
 def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
     if type(x) in NUMBERS:
         return x
@@ -70,8 +82,8 @@ def _from_outside(op: Op, i: int, x: Any, device: Any) -> Any:
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
         record = brought(x, host_aval(x, device), op.name)
         return constant(record)
-    if isinstance(x, int | float | complex):  # subclasses (an IntEnum) are numbers
-        return x
+    if isinstance(x, int | float | complex):
+        return plain(x)
     found = f"an object of type `{type_name(x)}`"
     fix = "pass a tensor (`ta.asarray`), a NumPy array or a Python number"
     if isinstance(x, Tensor):
