@@ -11,9 +11,11 @@ import pytest
 import tenferro_ad as ta
 from tenferro_ad.errors import (
     BorrowConflictError,
+    IntegerInputError,
     InvalidArgumentError,
     NotALeafError,
     NotUniqueError,
+    ShapeError,
     UseAfterMoveError,
 )
 from tests.trees import agree
@@ -130,6 +132,29 @@ def test_gradients_may_be_worked_on_before_the_update() -> None:
     ta.optim.SGD(1.0).update(params["a"], clipped["a"])
     moved = np.asarray(plain["a"]) - clipped["a"]
     assert np.array_equal(values(params["a"]), moved)
+
+
+def test_numbers_may_be_parameters_of_a_step_as_a_function() -> None:
+    opt = ta.optim.Adam(0.1)
+    state = opt.init({"a": 1.0, "b": [START]})
+    moved, _ = opt.apply({"a": 1.0, "b": [START]}, {"a": 2.0, "b": [START]}, state)
+    assert moved["a"].item() == pytest.approx(0.9)
+    assert moved["b"][0].shape == (3,)
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_a_step_as_a_function_refuses_what_does_not_fit(how: str) -> None:
+    """A gradient of another shape would broadcast, and give the parameter its own."""
+    opt = ta.optim.SGD(0.1)
+    step = ta.compile(opt.apply) if how == "compiled" else opt.apply
+    for grad in (np.ones((2, 3)), np.ones(1), np.ones(())):
+        with pytest.raises(ShapeError, match="`apply` refused `grads`"):
+            step([START], [grad], opt.init([START]))
+    whole = np.ones(3, np.int64)
+    with pytest.raises(IntegerInputError, match="`init` refused `params`"):
+        opt.init([whole])
+    with pytest.raises(IntegerInputError, match="`apply` refused `params`"):
+        step([whole], [START], opt.init([START]))
 
 
 def test_gradients_that_do_not_fit_change_nothing() -> None:

@@ -16,7 +16,17 @@ import optree
 
 import tenferro_ad as ta
 
-_TREES = "tenferro_ad"
+from ._arguments import (
+    TREES,
+    check,
+    misfit,
+    moment,
+    need_real,
+    paired,
+    shape_of,
+    token_of,
+)
+
 _sgd = ta.fused(lambda E, p, g, lr: p - lr * g)
 _sgd_decay = ta.fused(lambda E, p, g, lr, decay: p - lr * (g + decay * p))
 _momentum = ta.fused(lambda E, b, g, p, mu, decay: mu * b + (g + decay * p))
@@ -33,22 +43,6 @@ _second = ta.fused(
 _adam = ta.fused(
     lambda E, p, m, v, step, root, eps: p - step * m / (E.sqrt(v) * root + eps)
 )
-
-
-def _check(operation: str, name: str, value: float, low: float, high: float) -> None:
-    """Refuse a setting outside [low, high)."""
-    number = isinstance(value, int | float)
-    if not number or not low <= value < high:
-        below = "a finite number" if high == math.inf else f"a number below {high:g}"
-        fix = f"use {below}, at least {low:g}"
-        if name == "lr":
-            fix += ", or a function of the step; `update` takes the parameters"
-        raise ta.errors.InvalidArgumentError(
-            operation=operation,
-            argument=name,
-            found=repr(value) if number else ta.errors.a_kind(value),
-            fix=fix,
-        )
 
 
 Put = Callable[..., Any]  # put(target, kernel, *operands): the new target
@@ -68,7 +62,7 @@ class _Optimizer(ABC):
 
     @classmethod
     def _check(cls, name: str, value: float, low: float, high: float) -> None:
-        _check(cls.__name__, name, value, low, high)
+        check(cls.__name__, name, value, low, high)
 
     @ta.errors.named(key="params", tensors="params")
     def update(self, params: Any, grads: Any) -> None:
@@ -89,14 +83,14 @@ class _Optimizer(ABC):
             a few passes over each parameter.
         """
         if isinstance(grads, ta.Gradients):
-            leaves = optree.tree_leaves(params, namespace=_TREES)
+            leaves = optree.tree_leaves(params, namespace=TREES)
             # A tied parameter stands in the tree more than once and is updated once.
             leaves = list({id(w): w for w in leaves}.values())
             pairs: list[tuple[Any, Any]] = [
                 (w, g) for w in leaves if (g := grads.grad(w)) is not None
             ]
         else:
-            pairs = _paired(params, grads)
+            pairs = paired(params, grads)
         steps = self.steps + 1
         try:
             rate = self.lr(steps) if callable(self.lr) else self.lr
@@ -133,8 +127,8 @@ class _Optimizer(ABC):
 
         Cost: copies each moment once.
         """
-        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
-        kept = [(w, self._state.get(_token(w, "state"))) for w in leaves]
+        leaves, treedef = optree.tree_flatten(params, namespace=TREES)
+        kept = [(w, self._state.get(token_of(w, "state"))) for w in leaves]
         columns = [
             [
                 ta.zeros_like(w) if own is None else ta.asarray(own[k], copy=True)
@@ -164,17 +158,17 @@ class _Optimizer(ABC):
 
         Cost: copies each moment once.
         """
-        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
-        tokens = [_token(w, "restore") for w in leaves]
+        leaves, treedef = optree.tree_flatten(params, namespace=TREES)
+        tokens = [token_of(w, "restore") for w in leaves]
         blank = optree.tree_unflatten(treedef, [0] * len(leaves))
         form: Any = {"steps": 0, "slots": [blank] * self._states}
-        expected = optree.tree_structure(form, namespace=_TREES)
-        given = optree.tree_structure(state, namespace=_TREES)
+        expected = optree.tree_structure(form, namespace=TREES)
+        given = optree.tree_structure(state, namespace=TREES)
         if given != expected:
-            raise _misfit(f"the structure {given}", f"the structure {expected}")
-        columns = [optree.tree_leaves(s, namespace=_TREES) for s in state["slots"]]
+            raise misfit(f"the structure {given}", f"the structure {expected}")
+        columns = [optree.tree_leaves(s, namespace=TREES) for s in state["slots"]]
         made = [
-            tuple(_moment(part, w) for part in own)
+            tuple(moment(part, w) for part in own)
             for w, *own in zip(leaves, *columns, strict=True)
         ]
         steps = int(state["steps"])
@@ -185,16 +179,19 @@ class _Optimizer(ABC):
         """The state that `apply` begins with: a pytree of tensors.
 
         Raises:
+            IntegerInputError: a parameter is an integer or boolean.
             AllocationLimitError: the device has no room for it.
 
         Cost: one value of zeros for each parameter and moment; no copies.
         """
-        leaves = optree.tree_leaves(params, namespace=_TREES)
+        leaves = optree.tree_leaves(params, namespace=TREES)
+        for w in leaves:
+            need_real("init", w)
         device = ta.asarray(leaves[0]).device if leaves else None
         return {
             "steps": ta.zeros((), dtype=ta.int32, device=device),
             "slots": [
-                optree.tree_map(ta.zeros_like, params, namespace=_TREES)
+                optree.tree_map(ta.zeros_like, params, namespace=TREES)
                 for _ in range(self._states)
             ],
         }
@@ -218,12 +215,14 @@ class _Optimizer(ABC):
 
         Raises:
             InvalidArgumentError: `grads` has another structure than `params`.
+            ShapeError: a gradient has another shape than its parameter.
+            IntegerInputError: a parameter is an integer or boolean.
 
         Cost: one output for each parameter and moment; in a compiled step with
             donation none, and one pass over each.
         """
-        leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
-        given, other = optree.tree_flatten(grads, namespace=_TREES)
+        leaves, treedef = optree.tree_flatten(params, namespace=TREES)
+        given, other = optree.tree_flatten(grads, namespace=TREES)
         if treedef != other:
             raise ta.errors.InvalidArgumentError(
                 operation="apply",
@@ -231,11 +230,21 @@ class _Optimizer(ABC):
                 found=f"the structure {other}",
                 fix=f"give it the structure of `params`, {treedef}",
             )
+        leaves = [ta.asarray(p) for p in leaves]
+        for p, g in zip(leaves, given, strict=True):
+            need_real("apply", p)
+            if shape_of(p) != shape_of(g):
+                raise ta.errors.ShapeError(
+                    operation="apply",
+                    argument="grads",
+                    found=f"shape {shape_of(g)} for a parameter of shape {shape_of(p)}",
+                    fix="give each gradient the shape of its parameter",
+                )
         steps = state["steps"] + 1
         done = ta.astype(steps, _precision(leaves))
         if rate is None:
             rate = self.lr(done) if callable(self.lr) else self.lr
-        slots = [optree.tree_leaves(slot, namespace=_TREES) for slot in state["slots"]]
+        slots = [optree.tree_leaves(slot, namespace=TREES) for slot in state["slots"]]
         made = [
             self._step(_as_output, p, g, rate, done, *own)
             for p, g, *own in zip(leaves, given, *slots, strict=True)
@@ -251,68 +260,6 @@ class _Optimizer(ABC):
         self, put: Put, p: Any, g: Any, rate: Any, steps: Any, *state: Any
     ) -> tuple[Any, ...]:
         """The new parameter and its new state."""
-
-
-def _paired(params: Any, grads: Any) -> list[tuple[Any, Any]]:
-    """Variables and their gradients, of two pytrees of one structure."""
-    leaves, treedef = optree.tree_flatten(params, namespace=_TREES)
-    tokens = [_token(w, "update") for w in leaves]
-    wanted = "the `Gradients` of `ta.value_and_grad` or `tape.backward`, or "
-    try:
-        given = treedef.flatten_up_to(grads)
-    except (TypeError, ValueError):
-        raise _unfit(
-            ta.errors.a_kind(grads), f"{wanted}a pytree like `params`"
-        ) from None
-    if len(set(tokens)) < len(tokens):
-        raise _unfit("two gradients of one variable", "the bundle, which has their sum")
-    pairs = [
-        (w, ta.asarray(g)) for w, g in zip(leaves, given, strict=True) if g is not None
-    ]
-    for w, g in pairs:
-        if (
-            g.shape != w.shape
-            or ta.result_type(g, w) != w.dtype
-            or g.device != w.device
-        ):
-            raise _unfit(f"{g.aval!r} for {w.aval!r}", f"{wanted}values like `params`")
-    return pairs
-
-
-def _unfit(found: str, wanted: str) -> ta.errors.InvalidArgumentError:
-    return ta.errors.InvalidArgumentError(
-        operation="update", argument="grads", found=found, fix=f"pass {wanted}"
-    )
-
-
-def _token(w: Any, operation: str) -> Any:
-    """The key of a variable."""
-    token = w.leaf if isinstance(w, ta.EagerTensor) else None
-    if token is None:
-        raise ta.errors.NotALeafError(
-            operation=operation,
-            argument="params",
-            found=f"{ta.errors.a_kind(w)} that is no variable",
-            fix="use the tensors that `ta.variable` returned",
-        )
-    return token
-
-
-def _moment(part: Any, w: ta.EagerTensor) -> ta.EagerTensor:
-    """A moment of a variable, in memory of its own."""
-    given = ta.asarray(part)
-    if given.shape != w.shape:
-        raise _misfit(f"a moment of shape {given.shape}", f"the shape {w.shape}")
-    return ta.asarray(given, dtype=w.dtype, device=w.device, copy=True)
-
-
-def _misfit(found: str, wanted: str) -> ta.errors.InvalidArgumentError:
-    return ta.errors.InvalidArgumentError(
-        operation="restore",
-        argument="state",
-        found=found,
-        fix=f"give {wanted}, as `state` does for the same parameters",
-    )
 
 
 def _in_place(target: ta.TensorViewMut, kernel: Any, *operands: Any) -> Any:
