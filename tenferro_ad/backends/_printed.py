@@ -201,7 +201,8 @@ def parameters(launch: Launch, printed: PrintedLaunch) -> np.ndarray[Any, Any]:
     for slot in printed.slots:
         number = launch.operands[slot.operand]
         assert isinstance(number, np.ndarray)
-        put_number(params, slot, number[(0,) * number.ndim])
+        if number.size:  # all its elements are the same
+            put_number(params, slot, number[(0,) * number.ndim])
     return params
 
 

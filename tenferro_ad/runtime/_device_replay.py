@@ -223,7 +223,7 @@ class PartsMaker:
             aval = self.schedule.avals[v]
             same = infer_call(OPS["accumulate"], (aval,), (), self._device)
             kernel = self._device.prepare(same)
-            number = self.schedule.program.literals[v].array
+            number = np.broadcast_to(self.schedule.number(v), aval.shape)
             made.append(Part(kernel, (number,), (self._of_root(root, aval),)))
         return made
 
@@ -276,7 +276,7 @@ class PartsMaker:
         s = self.schedule
         root = s.roots[v]
         if root.kind == "constant":
-            return s.program.literals[v].array
+            return np.broadcast_to(s.number(v), s.avals[v].shape)
         at, start = self.where(root)
         layout = s.layouts.get(v)
         aval = s.avals[v]

@@ -121,6 +121,11 @@ class Schedule:
         aval = self.avals[v]
         return root.reason, root.offset, aval.shape, aval.dtype
 
+    def number(self, v: int) -> Array:
+        """The number of the program's text that `v` is, or repeats as a view of it."""
+        found: Array = self.program.literals[self.roots[v].variables[0]].array
+        return found
+
     @property
     def allocations(self) -> dict[AllocationReason, int]:
         """What one run allocates, by reason."""

@@ -178,11 +178,11 @@ class Spot:
 
     def __getitem__(self, key: Any) -> Spot:
         i = key[0] if type(key) is tuple else key
-        if self.number is not None:
-            return self
         aval = self.aval
-        steps = self.strides or c_strides(aval.shape, aval.dtype.itemsize)
         row = aval_of(aval.shape[1:], aval.dtype, aval.device)
+        if self.number is not None:  # all elements are the same
+            return Spot(self._steps, 0, 0, row, number=self.number)
+        steps = self.strides or c_strides(aval.shape, aval.dtype.itemsize)
         start = self.start + i * steps[0]
         return Spot(self._steps, self.at, start, row, steps[1:])
 
@@ -195,7 +195,7 @@ class Spot:
     def place(self) -> Any:
         """As an operand of a kernel."""
         if self.number is not None:
-            return self.number
+            return np.broadcast_to(self.number, self.aval.shape)
         domain = self._steps.device.name
         return place_at(self.at, self.start, self.aval, self.strides, domain)
 
@@ -263,12 +263,11 @@ class _Level(PartsMaker):
         s, steps = self.schedule, self._steps
         root, aval = s.roots[v], s.avals[v]
         if root.kind == "constant":
-            number = s.program.literals[v].array
-            return Spot(steps, 0, 0, aval, number=number)
+            return Spot(steps, 0, 0, aval, number=s.number(v))
         found = self._of(root)
         if type(found) is Spot:
             if found.number is not None:
-                return found
+                return Spot(steps, 0, 0, aval, number=found.number)
             at, start, strides = found.at, found.start, found.strides
         else:
             at, start, strides = found

@@ -310,3 +310,21 @@ def test_values_without_elements_need_no_place(eager_lane: Lane, name: str) -> N
         for seen, expected in zip(optree.tree_leaves(found), wanted, strict=True):
             assert seen.dtype == expected.dtype
             assert np.array_equal(seen.numpy(), expected.numpy())
+
+
+def test_numbers_that_are_repeated_stay_numbers(eager_lane: Lane) -> None:
+    """A view of a number of the text is an operand and a carry."""
+
+    def fn(x: Any) -> Any:
+        def counted(v: Any) -> Any:
+            return ta.while_loop(
+                lambda s: s[0] < v, lambda s: (s[0] + 1.0, s[1] * 2.0), (0.0, v)
+            )
+
+        return ta.vmap(counted)(x)
+
+    x = np.array([0.5, 1.0, 2.0], np.float32)
+    wanted = ta.compile(fn)(ta.asarray(x))
+    found = ta.compile(fn)(ta.asarray(x, device=eager_lane.device))
+    for y, expected in zip(found, wanted, strict=True):
+        assert np.allclose(y.numpy(), expected.numpy(), rtol=1e-5)
