@@ -80,3 +80,38 @@ def test_a_number_of_another_kind_does_not_go_round() -> None:
     )
     assert bounded.dtype == np.float32
     assert bounded.item() == 5.0
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_one_bound_of_a_counted_loop_may_be_a_number(end: str) -> None:
+    """The other one says on which device they are compared."""
+
+    def fn(n: Any, x: Any) -> Any:
+        bounds = (n, 5) if end == "lower" else (1, n)
+        return ta.fori_loop(*bounds, lambda i, c: c * 2.0, x)
+
+    for device in ("cpu", FakeProvider(auto=True)):
+        n = ta.asarray(3, device=device)
+        x = ta.asarray(FIRST, device=device)
+        for run in (fn, ta.compile(fn)):
+            assert run(n, x).numpy().tolist() == [4.0, 4.0, 4.0]
+
+
+DECIDED: dict[str, Callable[[Any], Any]] = {
+    "test": lambda x: ta.while_loop(lambda s: False, lambda s: s * 2.0, x),
+    "array": lambda x: ta.while_loop(lambda s: np.asarray(False), ta.sin, x),
+    "bounded": lambda x: ta.while_loop(lambda s: False, lambda s: s * 2.0, x, 3),
+    "cond": lambda x: ta.cond(np.asarray(False), ta.sin, lambda x: x, x),
+    "switch": lambda x: ta.switch(np.asarray(1), [ta.sin, lambda x: x], x),
+    "bounds": lambda x: ta.fori_loop(np.asarray(2), np.int64(2), lambda i, c: c * 2, x),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_decides_may_come_from_outside(name: str) -> None:
+    fn = DECIDED[name]
+    for device in ("cpu", FakeProvider(auto=True)):
+        x = ta.asarray(FIRST, device=device)
+        for run in (fn, ta.compile(fn)):
+            assert run(x).device is x.device
+            assert np.array_equal(run(x).numpy(), FIRST)

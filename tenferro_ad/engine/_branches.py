@@ -122,6 +122,9 @@ def decided(operation: str, argument: str, x: Any, kinds: str = TRUTH) -> Any:
         "b",
     ):
         return x
+    is_known = isinstance(x, np.ndarray) and not x.ndim
+    if is_known and x.dtype.kind in (*kinds, "b"):
+        return x.item()
     x = scalar_of(operation, argument, as_tensor(x), kinds)
     if STATE.get().trace is not None:
         return None

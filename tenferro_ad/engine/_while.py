@@ -30,7 +30,7 @@ from ._branches import (
 from ._dispatch import HANDLES, pulled_mask
 from ._eager import EagerTensor
 from ._loops import looped
-from ._make import as_tensor
+from ._make import as_tensor, tensors
 from ._pytrees import flatten, need_callable
 from ._trace import traced
 
@@ -84,7 +84,7 @@ def repeated(
         operation, "body_fun", lambda val: (step(val), None), carry, (init,)
     )
     tested, test_constants, _ = traced(
-        lambda val: _truth(operation, test(val)),
+        lambda val: _truth(operation, test(val), carry.device),
         [None] * len(carry),
         carry.avals,
         structure_of((init,)),
@@ -100,8 +100,8 @@ def repeated(
     return unflatten(carry.treedef, outs)
 
 
-def _truth(operation: str, x: Any) -> EagerTensor:
-    return truth_of(scalar_of(operation, "cond_fun", as_tensor(x)))
+def _truth(operation: str, x: Any, device: Any) -> EagerTensor:
+    return truth_of(scalar_of(operation, "cond_fun", as_tensor(x, device)))
 
 
 def _inline(
@@ -156,7 +156,7 @@ def _bounded(
     def masked(val: Any, _: Any) -> tuple[Any, Any]:
         return branches_of(
             "while_loop",
-            _truth("while_loop", test(val)),
+            _truth("while_loop", test(val), carry.device),
             {"cond_fun": lambda val: val, "body_fun": alike},
             (val,),
         ), None
@@ -205,9 +205,7 @@ def fori_loop(
         return looped(
             "fori_loop", "body_fun", counted, init_val, numbers, [numbers], n
         )[0]
-    first, last = (
-        HANDLES.astype(as_tensor(x), np.dtype(np.int64)) for x in (lower, upper)
-    )
+    first, last = (HANDLES.astype(x, np.dtype(np.int64)) for x in tensors(lower, upper))
 
     def going(state: Any) -> Any:
         return HANDLES.less(state[0], last)
