@@ -27,17 +27,26 @@ import numpy as np
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+Function = Callable[..., Any]
+
+
+def _switch() -> tuple[Function, Function, Function, Function]:
     here = contextvars.copy_context()
     there = here.copy()
     there.run(np.seterr, all="ignore")
     for variable, value in there.items():
         if here.get(variable) is not value:
-            return functools.partial(variable.set, value), variable.reset
-    return functools.partial(np.seterr, all="ignore"), lambda old: np.seterr(**old)
+            quiet = functools.partial(variable.set, value)
+            return quiet, variable.reset, variable.get, variable.set
+    restore = _restore_errors
+    return functools.partial(np.seterr, all="ignore"), restore, np.geterr, restore
 
 
-quiet, loud = _switch()
+def _restore_errors(state: dict[str, Any]) -> None:
+    np.seterr(**state)
+
+
+quiet, loud, _state, _restore = _switch()
 
 
 def quietly(fn: F) -> F:
@@ -45,11 +54,15 @@ def quietly(fn: F) -> F:
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        before = quiet()
+        # Asked for first, and left after the result has its name: an interrupt finds
+        # no place between a change and the block that takes it back.
+        before = _state()
         try:
-            return fn(*args, **kwargs)
+            quiet()
+            result = fn(*args, **kwargs)
         finally:
-            loud(before)
+            _restore(before)
+        return result
 
     return call  # type: ignore[return-value]
 
