@@ -233,11 +233,11 @@ class _Optimizer(ABC):
         leaves = [ta.asarray(p) for p in leaves]
         for p, g in zip(leaves, given, strict=True):
             need_real("apply", p)
-            if shape_of(p) != shape_of(g):
+            if p.shape != shape_of(g):
                 raise ta.errors.ShapeError(
                     operation="apply",
                     argument="grads",
-                    found=f"shape {shape_of(g)} for a parameter of shape {shape_of(p)}",
+                    found=f"shape {shape_of(g)} for a parameter of shape {p.shape}",
                     fix="give each gradient the shape of its parameter",
                 )
         steps = state["steps"] + 1

@@ -31,8 +31,6 @@ from ..storage import (
 from ._chains import Chain, chains_of
 from ._places import Root, Schedule, Step, Strides, distinct
 
-Number = np.ndarray[Any, Any]
-
 
 class DeviceReplay:
     """A program that runs on records of one device, as one launch for each run."""

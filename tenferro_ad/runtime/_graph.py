@@ -140,9 +140,6 @@ class CompiledGraph:
 
         Operands are the program's inputs. A launch writes what `memory` lists, then
         the donated inputs in order.
-
-        Raises:
-            UnsupportedError: loops on a device that lets no buffer be read and written.
         """
         replay = self._replay
         return replay.kernel(state) if isinstance(replay, DeviceReplay) else None

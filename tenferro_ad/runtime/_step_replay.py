@@ -371,4 +371,4 @@ def _statements(step: Step) -> Callable[..., None]:
     return space["loop"]  # type: ignore[no-any-return]
 
 
-__all__ = ["Read", "StepReplay", "Steps", "has_host_control"]
+__all__ = ["StepReplay", "Steps", "has_host_control"]

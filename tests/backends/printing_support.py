@@ -137,7 +137,12 @@ def prepared(
     onto: Array | None = None,
     as_numbers: bool = False,
 ) -> tuple[Lowered, list[Array | None], list[Array], dict[int, Any]]:
-    """What `run` takes for an operation over the layouts of the operands."""
+    """What `run` takes for an operation over the layouts of the operands.
+
+    Args:
+        onto: what the result is added to.
+        as_numbers: 0-d operands travel as parameters.
+    """
     call = call_of(op, operands, params)
     numbers = {k: x[()] for k, x in enumerate(operands) if as_numbers and x.ndim == 0}
     ins: list[Array | None] = []
@@ -156,23 +161,9 @@ def prepared(
     return lowered, ins, outs if onto is None else [onto.copy()], numbers
 
 
-def compute(
-    lane: PrintingLane,
-    op: Op,
-    operands: Sequence[Array],
-    params: tuple[Any, ...] = (),
-    *,
-    onto: Array | None = None,
-    as_numbers: bool = False,
-) -> list[Array]:
-    """An operation on a lane, over the layouts of the operands.
-
-    Args:
-        onto: what the result is added to.
-        as_numbers: 0-d operands travel as parameters.
-    """
-    made = prepared(lane, op, operands, params, onto=onto, as_numbers=as_numbers)
-    return lane.run(*made)
+def compute(lane: PrintingLane, *case: Any, **how: Any) -> list[Array]:
+    """An operation on a lane; see `prepared`."""
+    return lane.run(*prepared(lane, *case, **how))
 
 
 Case = tuple[Op, Sequence[Array], tuple[Any, ...]]

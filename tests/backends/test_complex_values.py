@@ -95,10 +95,17 @@ def test_roots_and_logarithms_between_the_special_values(
         assert not wrong.any(), (name, z[wrong][:4], wanted[wrong][:4], seen[wrong][:4])
 
 
-def pairs(lane: PrintingLane, dtype: Any) -> tuple[Array, Array]:
+def of_pairs(
+    lane: PrintingLane, name: str, dtype: Any
+) -> tuple[Array, Array, Array] | None:
+    """Special values beside each other, and what the lane makes of them; None where it
+    computes nothing of this dtype."""
+    if not lane.has(dtype):
+        return None
     z = grid(dtype, 5 if lane.is_slow else 12)
-    a, b = np.meshgrid(z, z)
-    return np.ascontiguousarray(a), np.ascontiguousarray(b)
+    a, b = map(np.ascontiguousarray, np.meshgrid(z, z))
+    (seen,) = compute(lane, OPS[name], [a, b])
+    return (a, b, seen) if lane.computes else None
 
 
 def kinds(x: Array) -> Any:
@@ -110,13 +117,10 @@ def kinds(x: Array) -> Any:
 def test_quotients_differ_by_rounding_of_the_larger_part(
     printing_lane: PrintingLane, dtype: Any
 ) -> None:
-    lane = printing_lane
-    if not lane.has(dtype):
+    found = of_pairs(printing_lane, "div", dtype)
+    if found is None:
         return
-    a, b = pairs(lane, dtype)
-    (seen,) = compute(lane, OPS["div"], [a, b])
-    if not lane.computes:
-        return
+    a, b, seen = found
     limits = limits_of(dtype)
     least = float(limits.tiny)
     with np.errstate(all="ignore"):
@@ -132,13 +136,10 @@ def test_quotients_differ_by_rounding_of_the_larger_part(
 def test_powers_differ_by_rounding_of_the_logarithm(
     printing_lane: PrintingLane, dtype: Any
 ) -> None:
-    lane = printing_lane
-    if not lane.has(dtype):
+    found = of_pairs(printing_lane, "pow", dtype)
+    if found is None:
         return
-    a, b = pairs(lane, dtype)
-    (seen,) = compute(lane, OPS["pow"], [a, b])
-    if not lane.computes:
-        return
+    a, b, seen = found
     limits = limits_of(dtype)
     eps, least = float(limits.eps), float(limits.tiny)
     with np.errstate(all="ignore"):
@@ -147,7 +148,7 @@ def test_powers_differ_by_rounding_of_the_logarithm(
         lost = 64 * eps * (1 + size)
         gap = np.abs(seen.astype(C16) - wanted) / np.abs(wanted.astype(C16))
         known = np.isfinite(gap) & (lost < 0.01)
-        assert known.sum() > (20 if lane.is_slow else 1000)
+        assert known.sum() > (20 if printing_lane.is_slow else 1000)
         off = known & (np.abs(wanted) > 4 * least) & (gap > lost)
         assert not off.any(), (a[off][:4], b[off][:4], wanted[off][:4], seen[off][:4])
         # Of what is NaN or infinite both say the same, but where numbers end.

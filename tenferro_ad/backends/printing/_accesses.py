@@ -138,8 +138,10 @@ class _Preparing:
             self.out.tile = (nest.tile[0].name, nest.tile[1].name)
         self.memo: dict[Expr, Expr] = {}
 
-    def access(self, array: Array, index: tuple[Expr, ...]) -> tuple[Access, Any]:
-        layout = self.layouts[array.name]
+    def access(
+        self, name: str, array: Array, index: tuple[Expr, ...]
+    ) -> tuple[Access, Any]:
+        layout = self.layouts[name]
         assert isinstance(layout, Strided)
         total = Linear(layout.offset)
         for place, stride in zip(index, layout.strides, strict=True):
@@ -171,7 +173,7 @@ class _Preparing:
             self.out.slots[name] = int(node.name[1:])
             return var(name, node.kind)
         guarded = node.fn == "load_if"
-        access, others = self.access(array, node.args[2 * guarded :])
+        access, others = self.access(node.name, array, node.args[2 * guarded :])
         name = self.out.new_access(access)
         lead = tuple(self.memo[a] for a in node.args[: 2 * guarded])
         fn = "at_if" if guarded else "at"
@@ -182,7 +184,7 @@ class _Preparing:
             case Reduce():
                 return Reduce(s.over, tuple(self._part(p) for p in s.parts))
             case Store():
-                access, others = self.access(s.array, s.index)
+                access, others = self.access(s.array.name, s.array, s.index)
                 name = self.out.new_access(access)
                 place = new_node("at", others, name)
                 where = None if s.where is None else self.expr(s.where)
@@ -203,7 +205,12 @@ class _Preparing:
 def prepare(
     nest: Nest, arrays: Mapping[str, Array], layouts: Mapping[str, Layout]
 ) -> Loops:
-    """The nest over offsets into buffers of those layouts."""
+    """The nest over offsets into buffers of those layouts.
+
+    Args:
+        arrays: in whose buffer the elements of each name lie: its own, or that of an
+            output of the same dtype.
+    """
     work = _Preparing(nest, layouts)
     work.arrays = arrays
     work.out.body = [work.statement(s) for s in nest.body]

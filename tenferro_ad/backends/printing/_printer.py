@@ -228,16 +228,14 @@ class Printer:
             layouts |= {a.name: v for a, v in zip(group, given, strict=True)}
         for a in kernel.scratch:
             layouts[a.name] = Strided(0, contiguous(a.shape))
-        shared = {
-            a.name: kernel.outs[v.output]
-            for a, v in zip(kernel.ins, ins, strict=True)
-            if isinstance(v, Strided) and v.output is not None
-        }
         index = self._index(kernel, layouts)
         nests = kernel.nests
         if accumulate:
             nests = _adding(kernel)
         arrays = {a.name: a for a in (*kernel.ins, *kernel.outs, *kernel.scratch)}
+        for a, layout in zip(kernel.ins, ins, strict=True):
+            if isinstance(layout, Strided) and layout.output is not None:
+                arrays[a.name] = kernel.outs[layout.output]
         launches = []
         for nest in nests:
             if nest.is_background and accumulate:
@@ -249,7 +247,7 @@ class Printer:
             how = self._dialect
             for part in tiled(loops, *how.tile, how.least_blocks, unrolls=how.unrolls):
                 split = Splitter(part, kernel.scratch, lambda d: self._stored(d, index))
-                launches += [self._launch(x, index, shared) for x in split.run()]
+                launches += [self._launch(x, index) for x in split.run()]
         scratch = tuple(
             max(1, math.prod(a.shape)) * self.itemsize(a.dtype) for a in kernel.scratch
         )
@@ -275,10 +273,8 @@ class Printer:
                 return _WIDE
         return _NARROW
 
-    def _launch(
-        self, loops: Loops, index: Dtype, shared: Mapping[str, Array]
-    ) -> Launch:
-        body = Body(self._dialect, loops, index, shared)
+    def _launch(self, loops: Loops, index: Dtype) -> Launch:
+        body = Body(self._dialect, loops, index)
         arrays = [
             (name, array, written) for name, (array, written) in body.arrays.items()
         ]

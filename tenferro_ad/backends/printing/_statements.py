@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from ...ops import (
     COMBINES,
     INDEX,
-    Array,
     Expr,
     Loop,
     Part,
@@ -47,14 +46,8 @@ def _renumbered(lines: Sequence[str]) -> list[str]:
 class Body(Writer):
     """Writes a whole nest: `threads` invocations, each finding its place by `gid`."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        loops: Loops,
-        index: Dtype,
-        shared: Mapping[str, Array] | None = None,
-    ) -> None:
-        super().__init__(dialect, loops, index, shared)
+    def __init__(self, dialect: Dialect, loops: Loops, index: Dtype) -> None:
+        super().__init__(dialect, loops, index)
         self.threads = count(loops.space)
         self._place()
         self._read_first()

@@ -7,7 +7,6 @@ in the order of first use, so that the text depends on the structure of a nest a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,15 +31,8 @@ from ._schedule import Block, Strip, Tiled
 class Writer:
     """Writes the body of one kernel."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        loops: Loops,
-        index: Dtype,
-        shared: Mapping[str, Array] | None = None,
-    ) -> None:
+    def __init__(self, dialect: Dialect, loops: Loops, index: Dtype) -> None:
         self.dialect, self.loops, self.index = dialect, loops, index
-        self.shared = shared or {}  # operands that lie in the buffer of an output
         self.library = Library(dialect)
         self.lines: list[str] = []
         self.depth = 0
@@ -196,7 +188,6 @@ class Writer:
     # -- elements ----------------------------------------------------------------------
 
     def array(self, array: Array, written: bool) -> str:
-        array = self.shared.get(array.name, array)
         entry = self.arrays.setdefault(array.name, [array, False])
         entry[1] = entry[1] or written
         return array.name
